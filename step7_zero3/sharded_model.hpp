@@ -44,7 +44,7 @@ namespace ladder {
 class ShardedModel {
  public:
   // Builds one unit at a time and keeps this rank's slice of it. Calls `build` twice, the first
-  // time on the meta device, for the plan. Parameters live on `device`. Throws CheckError for a
+  // time on the meta device, for the plan. Parameters live on `device`. Throws CheckError naming a
   // prefetch below 0.
   ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm,
                at::Device device = at::kCPU);

@@ -5,10 +5,10 @@
 //   reshard(u)   frees the memory; each rank keeps its slice
 //
 // The model's own tensors are views of one storage per unit. A storage is a handle: reshard() takes
-// its memory away, unshard() gives it new memory of the same size and alignment. Every tensor on
-// that storage then sees the new memory, including those that autograd has saved for backward. So
-// nothing is computed twice, and backward is exact as long as a unit is whole when its backward
-// runs; ShardedModel sees to that.
+// its memory away and sets its size to 0, unshard() gives it as much again, aligned the same. Every
+// tensor on that storage then sees the new memory, including those that autograd has saved for
+// backward. So nothing is computed twice, and backward is exact as long as a unit is whole when its
+// backward runs; ShardedModel sees to that.
 //
 // Collective: start_unshard() and unshard(), in the same order on all ranks. The rest is local.
 // Lifetime:   `comm` outlives this. The model's tensors keep their storages alive.
@@ -62,7 +62,7 @@ class ShardedUnits {
   std::vector<at::Tensor> slices_;  // of param_shard_, by unit
   std::vector<ShardedUnit> units_;
   std::vector<NamedTensor> leaves_;
-  TraceLog* log_ = TraceLog::current();
+  TraceLog* log_ = TraceLog::current();  // on a GPU, backward runs on a thread of autograd
 };
 
 }  // namespace ladder

@@ -1,7 +1,6 @@
 // Judges a sharder: the trainer shows what is summed, held between steps and sent; these checks show
 // when a unit leaves, what comes and goes meanwhile, and what must be refused.
 #include <ATen/Context.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -45,13 +44,13 @@ struct Model {
     for (const std::size_t leaf : order) loss = loss + flat.leaves()[leaf].tensor.sum();
     loss.backward();
   }
-  // A shard of ones, after a backward on each of so many ranks.
-  at::Tensor wanted(int num_ranks) const {
+  // The slices of a shard of ones, after a backward on each of so many ranks.
+  std::vector<at::Tensor> wanted(int num_ranks) const {
     const at::Tensor full = at::ones({plan.layout.numel});
     for (const FlatTensor& tensor : plan.layout.tensors) {
       if (tensor.is_trainable) full.narrow(0, tensor.start, tensor.numel).fill_(1 + num_ranks);
     }
-    return at::cat(plan.slices_of_full(full));
+    return plan.slices_of_full(full);
   }
 
   FlatModel flat;
@@ -61,6 +60,14 @@ struct Model {
 class Checks : public Examination {
  public:
   using Examination::Examination;
+
+  void expect_shard(const std::string& what, const GradientSharder& sharder, const Model& model,
+                    int num_ranks) {
+    const std::vector<at::Tensor> found = model.plan.slices_of_shard(sharder.grad_shard());
+    for (std::size_t u = 0; u < found.size(); ++u)
+      expect(concat(what, " in unit '", model.plan.layout.units[u].name, "'"), found[u],
+             model.wanted(num_ranks)[u]);
+  }
 
   // The network is slow: what has left stays on its way until somebody waits for it.
   void overlaps(const std::string& what, const Order& order) {
@@ -90,8 +97,8 @@ class Checks : public Examination {
       expect("the most reduce_scatters on their way at once", seen.most_on_their_way, 1);
       const std::string wrong_order = describe_order("reduce_scatters", seen.started, units);
       if (!wrong_order.empty()) fault(wrong_order);
-      expect("the gradient shard, which was 1 everywhere and to which the sums are added,",
-             sharder.grad_shard(), model.wanted(comm.size()));
+      expect_shard("the gradient shard, which was 1 everywhere and to which the sums are added,",
+                   sharder, model, comm.size());
     });
   }
 
@@ -103,10 +110,8 @@ class Checks : public Examination {
       of_one.grad_shard().fill_(1);
       of_other.grad_shard().fill_(1);
       step_within_a_step(of_one, one, of_other, other, kForward);
-      expect("two sharders in turn: the first one's shard", of_one.grad_shard(),
-             one.wanted(2 * comm.size()));
-      expect("two sharders in turn: the other's shard", of_other.grad_shard(),
-             other.wanted(2 * comm.size()));
+      expect_shard("two sharders in turn: the first one's shard", of_one, one, 2 * comm.size());
+      expect_shard("two sharders in turn: the other's shard", of_other, other, 2 * comm.size());
     });
   }
 

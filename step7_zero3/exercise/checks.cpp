@@ -1,8 +1,9 @@
-// Judges a sharded model: the trainer shows what is computed, held and sent; these checks show what
-// is whole and what is on its way whenever a layer's turn comes. They come first, because a trainer
-// that reads memory that is gone would crash without a word.
+// Judges units without a model, and then a sharded model: the trainer shows what is computed, held
+// and sent; these checks show what is whole and what is on its way whenever a layer's turn comes.
+// They come first, because a trainer that reads memory that is gone would crash without a word.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "common/core/check.hpp"
 #include "common/model/model.hpp"
 #include "common/testing/judge_main.hpp"
+#include "common/testing/part_checks.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step7_zero3/sharded_model.hpp"
@@ -53,6 +55,80 @@ ModelBuilder small_model(bool is_tied, std::function<void(Phase, std::size_t lay
     return model;
   };
 }
+
+bool has_memory(const NamedTensor& leaf) {
+  return leaf.tensor.storage().data() != nullptr;
+}
+
+// What is whole or on its way, of units of one tensor each.
+std::string whole_of(const std::vector<NamedTensor>& leaves) {
+  std::string units = "(";
+  for (std::size_t unit = 0; unit < leaves.size(); ++unit) {
+    const bool is_whole = has_memory(leaves[unit]);
+    const bool has_size = leaves[unit].tensor.storage().nbytes() > 0;
+    if (is_whole || has_size) units += concat(" unit", unit);
+    if (is_whole != has_size) units += is_whole ? ", without a size," : ", a size without memory,";
+  }
+  return units + " )";
+}
+
+// Part 1, without part 2.
+class UnitChecks : public PartChecks {
+ public:
+  explicit UnitChecks(Communicator& comm)
+      : PartChecks("part 1", "sharded_units.cpp", comm),
+        units_(small_model(/*is_tied=*/false, [](Phase, std::size_t) {})({}, at::kCPU).units()),
+        plan_(plan_shards(plan_flat_layout(units_, shard_multiple(comm.size())), comm.size(),
+                          comm.rank())) {}
+
+  void come_and_go() {
+    examine_part<RecordingCommunicator>("units", [this](RecordingCommunicator& comm) {
+      comm.set_network(Network::kSlow);
+      const std::int64_t bytes_before = read_memory().live(MemoryCategory::kParameters);
+      ShardedUnits sharded(plan_, comm);
+      for (const Unit& unit : units_) sharded.add(unit);
+      const at::Tensor saved = sharded.leaves()[1].tensor.detach();  // as autograd saves it
+      const auto check_state = [&](const std::string& after, const std::string& wanted,
+                                   std::int64_t numel) {
+        const std::string found =
+            concat(whole_of(sharded.leaves()), ", ", comm.recording().num_started, " gathers, ",
+                   comm.recording().num_on_their_way(), " on their way");
+        check(found == wanted, "after ", after, " the state is ", found, ", not ", wanted);
+        expect(concat(name_, ", after ", after, " the number of bytes of parameters"),
+               read_memory().live(MemoryCategory::kParameters) - bytes_before,
+               4 * (plan_.numel + numel));
+      };
+      const std::int64_t numel = plan_.layout.units[1].numel;
+      check_state("add() of all", "( ), 0 gathers, 0 on their way", 0);
+      sharded.param_shard().fill_(3);
+      for (int time = 0; time < 2; ++time) sharded.start_unshard(1);
+      check_state("start_unshard(1), twice,", "( unit1 ), 1 gathers, 1 on their way", numel);
+      for (int time = 0; time < 2; ++time) sharded.unshard(1);
+      check_state("unshard(1), twice,", "( unit1 ), 1 gathers, 0 on their way", numel);
+      expect(name_ + ", after unshard(1) 'unit1.weight', of which each rank's slice is 3,", saved,
+             at::full_like(saved, 3));
+      sharded.reshard(1);
+      sharded.start_unshard(1);
+      sharded.reshard(1);
+      check_state("reshard(1) of a unit on its way", "( ), 2 gathers, 0 on their way", 0);
+    });
+  }
+
+  void refuses_strangers() {
+    examine_part("add()", [this](Communicator& comm) {
+      ShardedUnits sharded(plan_, comm);
+      const auto add = [&](const char* unit, at::ScalarType type) {
+        sharded.add({unit, {{"unit0.weight", at::ones({10'000}, type)}}});
+      };
+      expect_error("add() of unit1 before unit0", {"unit1"}, [&] { add("unit1", at::kFloat); });
+      expect_error("add() of doubles", {"unit0.weight"}, [&] { add("unit0", at::kDouble); });
+    });
+  }
+
+ private:
+  const std::vector<Unit> units_;
+  const ShardPlan plan_;
+};
 
 // A small model, sharded, whose turns are seen. The network is slow: a gather is on its way until
 // somebody waits for it.
@@ -150,21 +226,13 @@ class Turns {
     const auto num_ahead = static_cast<int>(end > first ? end - first : 0);
     expect(when + "the number of gathers on their way", comm_.recording().num_on_their_way(),
            num_ahead);
-    check(has_memory(layer) || (!is_forward && layer == 0), when, "its memory is gone");
-    check(!is_tied_ || layer < kLast || has_memory(0), when,
+    const std::vector<NamedTensor>& leaves = model_.leaves();
+    check(has_memory(leaves[layer]) || (!is_forward && layer == 0), when, "its memory is gone");
+    check(!is_tied_ || layer < kLast || has_memory(leaves[0]), when,
           "the memory of unit 0 is gone, which it reads");
   }
 
-  bool has_memory(std::size_t unit) const {
-    return model_.leaves()[unit].tensor.storage().nbytes() > 0;
-  }
-  std::string whole() const {
-    std::string units = "(";
-    for (std::size_t unit = 0; unit <= kLast; ++unit) {
-      if (has_memory(unit)) units += concat(" unit", unit);
-    }
-    return units + " )";
-  }
+  std::string whole() const { return whole_of(model_.leaves()); }
   void expect_peak(const std::string& what) {
     const ShardPlan& plan = model_.plan();
     expect("the most bytes of parameters in " + what,
@@ -191,14 +259,13 @@ void check_middle_reader(Examination& examination) {
   const std::string what = "layer 2 reads unit 1, prefetch 0";
   examination.examine(what, [&](Communicator& comm) {
     const ShardedModel* built = nullptr;
-    const auto has_memory = [&](std::size_t unit) {
-      return built->leaves()[unit].tensor.storage().nbytes() > 0;
-    };
     const auto on_turn = [&](Phase phase, std::size_t layer) {
       const std::string when = concat("when the ", phase == Phase::kForward ? "for" : "back",
                                       "ward of layer ", layer, " begins, ");
-      check(has_memory(layer) || layer == 0, when, "its memory is gone");
-      check(layer != 2 || has_memory(1), when, "the memory of unit 1 is gone, which it reads");
+      const std::vector<NamedTensor>& leaves = built->leaves();
+      check(has_memory(leaves[layer]) || layer == 0, when, "its memory is gone");
+      check(layer != 2 || has_memory(leaves[1]), when,
+            "the memory of unit 1 is gone, which it reads");
     };
     ShardedModel model(small_model(/*is_tied=*/false, on_turn, /*has_middle_reader=*/true),
                        /*prefetch=*/0, comm);
@@ -254,7 +321,7 @@ void check_turns(Examination& examination) {
   if (examination.faults().empty()) check_middle_reader(examination);
   examination.examine("a negative prefetch", [&](Communicator& comm) {
     const ModelBuilder build = small_model(/*is_tied=*/false, [](Phase, std::size_t) {});
-    examination.expect_error("ShardedModel with prefetch -1", {"prefetch is -1"},
+    examination.expect_error("ShardedModel with prefetch -1", {"-1"},
                              [&] { const ShardedModel model(build, -1, comm); });
   });
 }
@@ -263,6 +330,11 @@ void check_turns(Examination& examination) {
 }  // namespace step7
 
 std::vector<std::string> judge_linked(Communicator& comm) {
+  install_memory_ledger();
+  step7::UnitChecks units(comm);
+  units.come_and_go();
+  units.refuses_strangers();
+  if (!units.faults().empty()) return units.faults();
   Judge judge(
       {.trainer = step7::trainer(),
        .sums_each_microbatch = true,
@@ -271,7 +343,8 @@ std::vector<std::string> judge_linked(Communicator& comm) {
                   int number) { options.set<PrefetchOptions>().num_units = (number + 1) % 3; }},
       comm);
   step7::check_turns(judge);
-  if (judge.faults().empty()) judge.all_cases_are_right();
+  if (!judge.faults().empty()) return faults_of_both({}, judge.faults());
+  judge.all_cases_are_right();
   return judge.faults();
 }
 

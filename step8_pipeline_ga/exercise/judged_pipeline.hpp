@@ -82,16 +82,12 @@ class JudgedPipeline {
     return {ids, targets, rows * (tokens - 1)};
   }
 
-  // Of each microbatch, without gradients.
-  std::vector<double> loss_sums(const Microbatches& batch) const {
+  // Without gradients.
+  at::Tensor logits(const at::Tensor& tokens) const {
     const at::NoGradGuard no_grad;
-    std::vector<double> sums;
-    for (const Microbatch& microbatch : batch) {
-      at::Tensor x = microbatch.tokens;
-      for (const Model& chunk : chunks_) x = chunk.forward(x);
-      sums.push_back(kNextToken.loss_sum(x, microbatch).item<double>());
-    }
-    return sums;
+    at::Tensor x = tokens;
+    for (const Model& chunk : chunks_) x = chunk.forward(x);
+    return x;
   }
 
   struct Gradients {

@@ -99,6 +99,23 @@ class RunnerChecks : public PartChecks {
     });
   }
 
+  void refuses_wrong_arguments() {
+    begin({});
+    examine_part<PlanCommunicator>("-1 targets, and a wrong plan", [&](PlanCommunicator& comm) {
+      const JudgedPipeline model(comm.size(), comm.size());
+      PipelinePlan plan = planner_of(comm.size())(2);
+      const auto run = [&](double num_targets) {
+        PipelineRunner(model.chunks_of(comm.rank()), JudgedPipeline::kChannels, comm, [&](auto) {
+          return plan;
+        }).accumulate_gradients(kNextToken, make_batch(2, /*is_unequal=*/true), num_targets, 2);
+      };
+      const std::string what = name_ + ", accumulate_gradients() ";
+      expect_error(what + "for -1 targets", {}, [&] { run(-1); });
+      std::swap(plan.stages[0].front(), plan.stages[0].back());
+      expect_error(what + "by a wrong plan", {what_is_wrong_with(plan)}, [&] { run(1); });
+    });
+  }
+
   void evaluates_without_a_trace() {
     begin({});
     examine_part<PlanCommunicator>("an evaluation", [&](PlanCommunicator& comm) {
@@ -106,20 +123,29 @@ class RunnerChecks : public PartChecks {
       const Microbatches batch = make_batch(3, /*is_unequal=*/true);
       const Planner planner = [&](std::int64_t m) { return plan_forwards(comm.size(), m); };
       const StageScript script(planner, comm.rank(), batch, batch.size());
+      const StageScript of_one(planner, comm.rank(), make_batch(1, /*is_unequal=*/true), 1);
       comm.follow(script.messages());
       const std::int64_t before = activation_bytes();
       std::int64_t bytes_kept = 0;
+      at::Tensor next;  // the logits of the token that follows
       const std::vector<double> sums =
           with_runner(comm, model, planner, [&](PipelineRunner& runner) {
             std::vector<double> found = runner.loss_sums(kNextToken, batch);
             bytes_kept = activation_bytes() - before;
+            comm.check_is_over();
+            comm.follow(of_one.messages());
+            next = runner.forward(batch[0].tokens);
             return found;
           });
       const bool is_last = comm.rank() + 1 == comm.size();
-      const std::vector<double> wanted = model.loss_sums(batch);
       const std::string what = name_ + ", an evaluation: ";
-      for (std::size_t j = 0; j < wanted.size(); ++j)
-        expect(concat(what, "the loss of microbatch ", j), sums.at(j), is_last ? wanted[j] : 0.0);
+      for (std::int64_t j = 0; j < batch.size(); ++j) {
+        const at::Tensor sum = kNextToken.loss_sum(model.logits(batch[j].tokens), batch[j]);
+        expect(concat(what, "the loss of microbatch ", j), sums.at(static_cast<std::size_t>(j)),
+               is_last ? sum.item<double>() : 0.0);
+      }
+      expect(what + "what forward(tokens) returns", next,
+             model.logits(batch[0].tokens).slice(/*dim=*/1, -1));
       expect(what + "the number of bytes that stay in memory", bytes_kept, std::int64_t{0});
     });
   }

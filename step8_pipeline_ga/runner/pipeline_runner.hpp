@@ -14,7 +14,8 @@
 // Messages have no tags: the plan fixes the order between each pair of ranks, and they match in
 // that order. Sends do not block; a stage waits when it needs what has not arrived, and before it
 // starts a send while two earlier ones have not left. The plan is checked before it
-// runs: it completes even on a transport that buffers nothing.
+// runs: it completes even on a transport that buffers nothing. In a trace, an action is a span with
+// the numbers "microbatch" and "chunk", named by name_of(); the wait for what it needs is not in it.
 //
 // Gradients are added up in microbatch order on every stage, whatever the schedule, as in a single
 // process.

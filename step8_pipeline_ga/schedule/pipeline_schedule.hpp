@@ -10,7 +10,9 @@
 //   1F1B          p − r forwards, then one backward and one forward in turn: the same bubble, but
 //                 at most p − r microbatches remembered instead of m (Narayanan et al.,
 //                 arXiv 2104.04473)
-//   interleaved   1F1B with v chunks per stage: the bubble is divided by v (the same, section 2.2)
+//   interleaved   1F1B with v chunks per stage: the bubble is divided by v (the same, section 2.2).
+//                 A round of p microbatches goes through a stage's first chunk, then through its
+//                 second, and so on. If p does not divide m, the first rounds are longer
 //   zero bubble   ZB-H1: a backward is cut in two, and the half that no other stage waits for fills
 //                 the gaps (Qi et al., arXiv 2401.10241, section 3)
 //

@@ -38,6 +38,11 @@ class DilocoChecks : public PartChecks {
       has_fault_ = false;
       Workers workers(comm, run);
       auto attempt = begin(run, workers);
+      place_ = concat(name_, ", ", run.name, ": ");
+      workers.model.params().fill_(-1);
+      attempt->adopt_global();
+      expect_first("after adopt_global() a parameter of this worker", workers.model.params(),
+                   workers.wanted.params(comm_.rank()));
       for (int round = 1; round <= run.num_rounds; ++round) play(round, run, attempt, workers);
     });
   }
@@ -122,6 +127,7 @@ class DilocoChecks : public PartChecks {
     const std::unique_ptr<Diloco> saved = std::exchange(attempt, begin(run, workers));
     attempt->velocity().copy_(saved->velocity());
     attempt->restore(saved->round());
+    attempt->adopt_global();  // has no effect now
     expect_first("the number of outer steps after restore()", attempt->round().outer_steps,
                  workers.wanted.outer_steps());
   }
