@@ -67,6 +67,9 @@ endif()
 add_library(ladder_pch STATIC "${LADDER_ROOT}/cmake/precompiled.cpp")
 target_link_libraries(ladder_pch PUBLIC ladder_flags ladder::torch)
 target_precompile_headers(ladder_pch PRIVATE "${LADDER_ROOT}/cmake/precompiled.hpp")
+# ccache compares this instead of the compiled header, whose bytes differ in each build folder.
+file(SHA256 "${LADDER_ROOT}/cmake/precompiled.hpp" _pch)
+file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/ladder_pch.dir/cmake_pch.hxx.gch.sum" "${_pch} ${LADDER_TORCH_VERSION} ${LADDER_TORCH_ROOT}")
 
 function(_ladder_target target)  # [COMPUTES]
   target_link_libraries(${target} PUBLIC ladder_flags)

@@ -62,7 +62,7 @@ def cmake_options(kind: Kind) -> list[str]:
     if kind.is_cuda:
         options.append(f"-DCMAKE_CUDA_COMPILER={find_nvcc()}")
     if shutil.which("ccache"):
-        ccache = f"cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_BASEDIR={ROOT};CCACHE_NOHASHDIR=1;ccache"
+        ccache = f"cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_BASEDIR={ROOT};CCACHE_NOHASHDIR=1;CCACHE_PCH_EXTSUM=1;ccache"
         languages = ["CXX", "CUDA"] if kind.is_cuda else ["CXX"]
         options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER={ccache}" for language in languages]
     return options
