@@ -2,11 +2,10 @@
 // users' paths do too.
 #pragma once
 
-#include <unistd.h>
-
-#include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -16,10 +15,9 @@ namespace ladder {
 class TempFolder {
  public:
   TempFolder() {
-    static std::atomic<int> number = 0;
-    folder_ = std::filesystem::temp_directory_path() /
-              ("ladder test " + std::to_string(::getpid()) + "_" + std::to_string(number++));
-    std::filesystem::create_directories(folder_);
+    std::string name = std::filesystem::temp_directory_path() / "ladder test XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder " + name);
+    folder_ = name;
   }
   ~TempFolder() {
     std::error_code ignored;

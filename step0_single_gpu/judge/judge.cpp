@@ -240,9 +240,7 @@ void Judge::compare(const Case& one, const TrainOptions& options, const Trained&
 
 std::string Judge::new_folder() {
   static int number = 0;
-  std::string folder = own_folder().path(concat("run ", number++));
-  std::filesystem::remove_all(folder);  // left by a process with the same number that was killed
-  return folder;
+  return own_folder().path(concat("run ", number++));
 }
 
 }  // namespace ladder
