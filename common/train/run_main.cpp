@@ -166,7 +166,7 @@ std::string describe_end(const TrainReport& report, const TrainOptions& options,
 
 void announce(const TrainOptions& options, Console& console) {
   if (!own_answers().empty())
-    console.line("with your own answers to these exercises: " + own_answers());
+    console.line("answers to these exercises replace the solutions: " + own_answers());
   if (is_simulated(options)) {
     console.line(concat("simulated: rank ", options.simulated_rank, " of ", options.num_ranks,
                         "; theory answers for the others. What it sends, holds and waits\n"

@@ -28,8 +28,8 @@ trainer does. A mistake that no short run shows is not planted.
 """
 TOOLS = """\
   ./ladder bug train [options]   trains with the mistake, on as many ranks as show it, with options that show it. Others
-                                 follow, or replace them: --out RUN, --trace FILE, --check-collectives, --link 50:1
-                                 (its first line takes the planted file for an answer of yours)
+                                 follow, or replace them: --out RUN, --trace FILE, --link 50:1, or --check-collectives 5,
+                                 which ends a run that hangs
   ./ladder bug right [options]   the same run without the mistake
   ./ladder compare RUN RIGHT     where they first differ. Some mistakes leave every bit equal, and change only what is read, held
                                  or sent, or its order: ./ladder report RUN RIGHT, or a diff of the two report.json
@@ -43,7 +43,7 @@ MISTAKE = re.compile(r"^== (?P<name>.*?) \| (?P<ranks>\d) \| (?P<reason>.*)$", r
 # Of what the judge tries and a run does not: calls that must be refused, infinities, padding, frozen tensors, large numbers. Of
 # the mistakes that are left, a short run shows more than half.
 NOT_SHOWN = re.compile(r"says nothing|without '|before arm\(\)|in turn|whole backward|0000000|4294967297|64 bits|test\(\)$|the tail|frozen|padding|"
-                       r"no targets|infinit|overflow|loss scale|of -1 |hold \w+ up|activations|graph$|a copy")  # fmt: skip
+                       r"no targets|infinit|overflow|loss scale|of -1 |hold \w+ up|activations|graph$|a copy|adopt_global|has failed$")  # fmt: skip
 SAME = "losses grad_norms param_norms units val_losses param_hash data_bytes_read traffic".split()
 
 
@@ -156,7 +156,9 @@ def guess(words: list[str]) -> int:
     if not files:
         usage_error(f"there is no file {name} in this checkout")
     source = source_of(Path(bug["stub"]))
-    hunks = [(int(first), int(first) + int(count or 1)) for first, count in re.findall(r"^@@ -(\d+)(?:,(\d+))?", bug["change"], re.MULTILINE)]
+    # Of either file: the trainer's messages have the lines of the planted one.
+    heads = " ".join(re.findall(r"^@@ .*", bug["change"], re.MULTILINE))
+    hunks = [(int(first), int(first) + int(count or 1)) for first, count in re.findall(r"[-+](\d+)(?:,(\d+))?", heads)]
     if source in files and any(first <= int(line) < end for first, end in hunks):
         return end_game(bug, max(1, 10 - bug["guesses"] - 2 * bug["hints"]), "right")
     bug["guesses"] += 1
