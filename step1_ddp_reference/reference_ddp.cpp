@@ -14,21 +14,16 @@ namespace ladder {
 namespace {
 
 // The Reducer calls this with each full bucket, and copies what it returns into the gradients.
-class SumOverRanks final : public c10d::CommHookInterface {
+// `state_` is the group.
+class SumOverRanks final
+    : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
-  explicit SumOverRanks(c10::intrusive_ptr<c10d::ProcessGroup> group) : group_(std::move(group)) {}
+  using CppCommHookInterface::CppCommHookInterface;
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     std::vector<at::Tensor> flat = {bucket.getBufferRef()};
-    return group_->allreduce(flat)->getFuture();  // SUM; nothing is divided by the number of ranks
+    return state_->allreduce(flat)->getFuture();  // SUM; nothing is divided by the number of ranks
   }
-
-  at::Tensor parseHookResult(const c10::IValue& result) override {
-    return c10d::detail::parseCppCommHookResult(result);
-  }
-
- private:
-  c10::intrusive_ptr<c10d::ProcessGroup> group_;
 };
 
 }  // namespace

@@ -49,9 +49,9 @@ class ReferenceDdp {
   ~ReferenceDdp();
 
   // Makes every replica's parameters equal to rank 0's, frozen ones included. Collective, blocking.
-  // Memory: flat copies of the leaves in their order (category: communication), each of which is
-  //         sent once it has buffer_bytes or more, 250 MiB as in DistributedDataParallel. At most
-  //         two are there at a time: less than 2 · (buffer_bytes + the largest leaf).
+  // Memory: as c10d::broadcast_coalesced: flat copies of the leaves in their order (category:
+  //         communication), each sent once it has buffer_bytes or more, DDP's 250 MiB. At most two
+  //         are there at a time: less than 2 · (buffer_bytes + the largest leaf).
   void broadcast_parameters(std::int64_t buffer_bytes = std::int64_t{250} << 20);
 
   // Returns the forward that the loop calls. It counts the microbatches since arm(), together with

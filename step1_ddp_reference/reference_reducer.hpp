@@ -2,8 +2,8 @@
 //
 // It sets a hook on every trainable leaf. When a leaf's gradient is ready, the hook copies it into
 // the leaf's place in a bucket. When a bucket is full and all earlier ones have been sent, the
-// Reducer calls the comm hook with it. After the last bucket, still inside backward(), it copies
-// the results back into the gradients, so .grad stays the same view of the flat buffer.
+// Reducer calls the comm hook, a c10d::CommHookInterface, with it. After the last bucket, still
+// inside backward(), it copies the results back into the gradients, so .grad stays the same view.
 //
 // Switched off: the search for unused parameters (a missing gradient is an error here), and
 // gradients as views of the buckets (ours already are views, of an aligned buffer). DDP also
