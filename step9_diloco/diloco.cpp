@@ -76,7 +76,6 @@ void Diloco::settle() {
   is_in_flight_ = false;
 }
 
-// An average that has failed is left out: after a resume, it is tried again.
 Diloco::Round Diloco::round() const {
   return {outer_steps_, !is_in_flight_ && is_agreed_ ? pseudogradient_ : at::Tensor()};
 }

@@ -51,7 +51,8 @@ class Diloco {
   bool finish_round();
 
   // For a checkpoint. settle() waits for the average in flight, if there is one; training can go on
-  // just as without it. `pseudogradient` is then that average [the round's fragment], or undefined.
+  // just as without it. `pseudogradient` is then that average [the round's fragment]; undefined if
+  // none has started, or if the round has failed: a resumed run tries again.
   void settle();
   struct Round {
     std::int64_t outer_steps = 0;  // taken so far
@@ -77,7 +78,7 @@ class Diloco {
   at::Tensor velocity_;
   at::Tensor pseudogradient_;  // from the start of an average to the round's end
   bool is_in_flight_ = false;
-  bool is_agreed_ = false;  // once it no longer is in flight
+  bool is_agreed_ = false;  // the last one in flight has not failed
   std::int64_t outer_steps_ = 0;
   bool is_restored_ = false;
 };

@@ -119,9 +119,10 @@ class DilocoChecks : public PartChecks {
   // A checkpoint is saved: somebody else waits for the average.
   void settle(Diloco& attempt, bool is_agreed, Workers& workers) {
     attempt.settle();
+    const at::Tensor saved = attempt.round().pseudogradient;
     if (is_agreed)
-      expect_first("the average that a checkpoint saves", attempt.round().pseudogradient,
-                   workers.wanted.average());
+      expect_first("the average that a checkpoint saves", saved, workers.wanted.average());
+    if (!is_agreed && saved.defined()) say("a checkpoint saves an average that has failed");
   }
   void resume(const JudgedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
     const std::unique_ptr<Diloco> saved = std::exchange(attempt, begin(run, workers));
