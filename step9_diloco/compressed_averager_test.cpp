@@ -89,29 +89,6 @@ TEST_ON_RANKS(CompressedAverages, EqualTheDefinitionAndInFp32TheGroups) {
   });
 }
 
-TEST_ON_RANKS(CompressedAverages, SendWhatTheFormulaSays) {
-  everywhere([](Communicator& comm) {
-    for (const WireFormat format : kWireFormats) {
-      for (const std::int64_t numel : kSizes) {
-        Traffic before = comm.traffic();
-        averaged(values_of(comm.rank(), numel), format, comm);
-        Traffic sent = comm.traffic();
-        sent -= before;
-        EXPECT_EQ(sent, compressed_average_traffic(numel, format, comm.size(), comm.rank()));
-        // Of everybody together: each slice to and from all but its owner.
-        const int num_longer = static_cast<int>(numel % comm.size());
-        const std::int64_t shorter = numel / comm.size(),
-                           encoded = num_longer * encoded_bytes(shorter + 1, format) +
-                                     (comm.size() - num_longer) * encoded_bytes(shorter, format);
-        EXPECT_EQ(all_reduce_sum(static_cast<double>(sent.bytes_sent()), comm),
-                  2.0 * (comm.size() - 1) * static_cast<double>(encoded));
-        EXPECT_LE(sent.bytes_sent(),
-                  all_reduce_traffic(numel, 4, comm.size(), comm.rank()).bytes_sent());
-      }
-    }
-  });
-}
-
 // Nobody else comes before worker 0 is back from start().
 TEST_ON_RANKS(CompressedAverages, StartWaitsForNobody) {
   everywhere([](Communicator& comm) {
