@@ -1,4 +1,4 @@
-// On 1, 2, 3 and 4 ranks.
+// On 1, 2, 3 and 4 ranks. That files are those of one process: parity_ladder_test.
 #include "step5_zero1/sharded_state.hpp"
 
 #include <ATen/ops/cat.h>
@@ -6,50 +6,26 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/traffic_theory.hpp"
-#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/checkpoint/disk.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
 
 namespace ladder {
 namespace {
 
-namespace fs = std::filesystem;
 using step5::HostileModel;
 
-const OptimizerKind kBothKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kSgd};
-
-// What a run of one process saves: a model of its own layout after two steps, and a position.
-struct WholeRun {
-  WholeRun(OptimizerKind kind, const DataOptions& data, int padded_for = 1)
-      : model(padded_for),
-        optimizer(model.flat, model.grads, {.kind = kind}),
-        batches(data, whole_data({})) {}
-
-  void train(std::uint64_t seed) {
-    model.backward_of_all(/*num_ranks=*/1, /*num_microbatches=*/1, seed);
-    optimizer.step(1e-2);
-    batches.next();
-  }
-  TrainState state() { return full_state(model.flat, optimizer, batches); }
-
-  HostileModel model;
-  Optimizer optimizer;
-  BatchStream batches;
-};
-
-// The same on several ranks, as far as saving and loading go.
+// A run on several ranks, as far as saving goes.
 struct ShardedRun {
-  ShardedRun(OptimizerKind kind, const DataOptions& data, Communicator& the_comm)
+  ShardedRun(const DataOptions& data, Communicator& the_comm)
       : comm(the_comm),
         model(comm.size()),
         plan(plan_shards(model.flat.layout(), comm.size(), comm.rank())),
         optimizer(plan_own_updates(plan, plan.slices_of_full(model.flat.params()),
                                    plan.slices_of_full(model.grads.flat())),
-                  plan.numel, plan.layout, {.kind = kind}),
+                  plan.numel, plan.layout, {}),
         batches(data, whole_data({})) {}
 
   TrainState state() { return sharded_state(model.flat, plan, optimizer, batches, comm); }
@@ -63,61 +39,13 @@ struct ShardedRun {
 
 class ShardedStateTest : public RankTest {
  protected:
-  ShardedStateTest() {
-    install_memory_ledger();
-    shared_ = all_gather_text(folder_.path().string(), comm_)[0];
-    std::string text;
-    for (int i = 0; i < 40; ++i) text += concat("line ", i, " of a text. ");
-    data_ = {.source = folder_.write("text.txt", text), .microbatch_size = 2, .context = 16};
-  }
-
-  // As Run::save() does: rank 0 writes, the others give their parts.
-  fs::path save(const TrainState& state, std::int64_t step) {
-    if (rank_ == 0) {
-      save_checkpoint(shared_, step, state, Json::object());
-    } else {
-      for (const StateTensors* tensors : {&state.parameters, &state.optimizer})
-        tensors->for_each([](const std::string&, const at::Tensor&) {});
-    }
-    comm_.barrier();  // it is written
-    return shared_ / "checkpoints" / concat("step_00000", step);
-  }
-
-  TempFolder folder_;
-  fs::path shared_;  // rank 0's folder
-  DataOptions data_;
+  ShardedStateTest() { install_memory_ledger(); }
 };
-
-// What one process saves, N ranks load; what they save are the same files, byte for byte.
-TEST_ON_RANKS(ShardedStateTest, FilesAreThoseOfOneProcess) {
-  for (const OptimizerKind kind : kBothKinds) {
-    WholeRun whole(kind, data_);
-    whole.train(1);
-    whole.train(2);
-    const std::int64_t step = kind == OptimizerKind::kAdamW ? 1 : 3;
-    const fs::path by_one =
-        save_checkpoint(folder_.path() / "one", step, whole.state(), Json::object()).path;
-    ShardedRun run(kind, data_, comm_);
-    TrainState loaded = run.state();
-    load_checkpoint(by_one, loaded);
-    loaded.restore(loaded);
-    EXPECT_EQ(run.optimizer.num_steps(), 2);
-    EXPECT_EQ(run.batches.position(), whole.batches.position());
-
-    const fs::path by_all = save(run.state(), step);
-    for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"})
-      EXPECT_EQ(read_text_file(by_all / name), read_text_file(by_one / name)) << name;
-    WholeRun alone(kind, data_, /*padded_for=*/3);
-    TrainState back = alone.state();
-    EXPECT_EQ(load_checkpoint(by_all, back).step, step);
-    EXPECT_EQ(tensor_hash(back.optimizer), tensor_hash(whole.state().optimizer));
-  }
-  comm_.barrier();  // no rank still reads rank 0's folder
-}
 
 // The rank that writes holds one unit of each buffer; the others hold nothing.
 TEST_ON_PROCESSES(ShardedStateTest, SavingHoldsOneUnitAtATimeAndSendsEachSliceOnce) {
-  ShardedRun run(OptimizerKind::kAdamW, data_, comm_);
+  const TempFolder folder;
+  ShardedRun run({.source = folder.write("text.txt", std::string(200, 'x')), .context = 16}, comm_);
   std::int64_t largest = 0;
   Traffic theory;
   for (const FlatUnit& unit : run.plan.layout.units) {

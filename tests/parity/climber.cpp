@@ -97,16 +97,24 @@ std::string Climber::folder_for(const std::string& name) {
   return concat(shared_folder_, "/", num_runs_++, "-", name);
 }
 
-// If the model is spread over ranks, only rank 0 has seen all of it; otherwise every rank compares
-// its own hash with the wanted one. Collective.
+// If the model is spread over ranks, only rank 0 has a hash of it. Otherwise, all have the same one,
+// and they always have the same losses and norms. Collective.
 void Climber::share_hash(FinishedRun& run) {
-  const std::string of_rank_0 = all_gather_text(run.report.param_hash, comm_)[0];
-  if (run.report.param_hash.empty()) run.report.param_hash = of_rank_0;
+  TrainReport& report = run.report;
+  const std::string of_rank_0 = all_gather_text(report.param_hash, comm_)[0];
+  if (report.param_hash.empty()) report.param_hash = of_rank_0;
+  const std::string account =
+      Json{report.losses, report.grad_norms, report.param_norms, report.param_hash}.dump();
+  EXPECT_THAT(all_gather_text(account, comm_), ::testing::Each(account));
 }
 
 void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
                             const TrainReport& report, const MemoryReading& before) const {
   SCOPED_TRACE(concat(rung.step(), ": measured against theory"));
+  if (!ranks_are_processes()) {  // but threads, of which none has a memory of its own
+    EXPECT_EQ(report.traffic, rung.trainer.traffic(options, steps_of(report), size(), rank()));
+    return;
+  }
   expect_closed_form(options, report, comm_);
   // Step 9 may hold the scratch of an average in flight from one step to the next.
   const auto* diloco_options = options.own.find<DilocoOptions>();
