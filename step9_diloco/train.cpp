@@ -25,7 +25,7 @@ namespace ladder::step9 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  run.exact_sums() = ExactSums();              // off: a worker's own gradients have one order
+  run.exact_sums().turn_off();                 // a worker's own gradients have one order
   ModelCopy own(options, layout_of(options));  // this worker's
   ModelCopy global(in_fp32(options), in_fp32(own.flat.layout()));  // everybody's
   FlatGradients grads(own.flat);

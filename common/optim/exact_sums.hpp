@@ -32,6 +32,7 @@ class ExactSums {
   // Of so many microbatches on all ranks together, at most. 0: off; sums are ordered.
   explicit ExactSums(std::int64_t num_microbatches = 0) : num_microbatches_(num_microbatches) {}
   bool is_on() const { return num_microbatches_ > 0; }
+  void turn_off() { num_microbatches_ = 0; }  // step 9 rounds its averages instead
 
   // The model whose gradients are summed, whole even if this rank has only a part of it.
   void cover(const FlatLayout& whole);
