@@ -13,7 +13,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/core/unit.hpp"
 #include "common/optim/flat_model.hpp"
-#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/train_state.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
 namespace ladder {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/comm/communicator.hpp"
-#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/train_state.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step7_zero3/sharded_model.hpp"
 

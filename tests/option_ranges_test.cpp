@@ -2,6 +2,7 @@
 // is refused by the option's name, or taken; and what is taken can be described and added up
 // without an overflow, which a sanitizer would see.
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/comm/self_communicator.hpp"

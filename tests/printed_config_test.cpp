@@ -1,5 +1,6 @@
 // What --print-config prints reads back to the same options, for every option of every step.
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 

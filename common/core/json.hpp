@@ -1,11 +1,15 @@
 // JSON as Ladder reads and writes it: doubles read back to the same bits, values that are not
 // finite are null, and no two readers make different things of a file: an object with the same key
 // twice is refused, of which most readers silently keep the last value.
+//
+// Only declared here, because what defines it costs each source a second of compiling. Who builds
+// or reads a value includes <nlohmann/json.hpp>.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -16,6 +20,8 @@ namespace ladder {
 using Json = nlohmann::ordered_json;
 // For what other programs write, however large: keys are sorted, and found in logarithmic time.
 using SortedJson = nlohmann::json;
+// A member of a struct of which few look into the value. A null pointer: not known.
+using KnownJson = std::shared_ptr<const Json>;
 
 // Throws CheckError with `origin` (a file's name) and the place of the error. Refuses more than 32
 // levels or `most_members` keys in one object: Ladder writes no such file, and no file may keep a

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/core/check.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
 #include "common/train/pretrained/tokenizer_folder.hpp"
@@ -131,10 +133,11 @@ void RunFiles::open(const TrainOptions& options, std::int64_t step) {
   check(metrics_.good(), path.string(), ": cannot be written: ", std::strerror(errno));
 }
 
-void RunFiles::log(Json line) {
+void RunFiles::log(const Json& line) {
   if (!metrics_.is_open()) return;
-  line["time"] = std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
-  metrics_ << line.dump() << std::endl;
+  Json timed = line;
+  timed["time"] = std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
+  metrics_ << timed.dump() << std::endl;
   check(metrics_.good(), (out_ / "metrics.jsonl").string(),
         ": cannot be written: ", std::strerror(errno));
 }
@@ -216,7 +219,7 @@ void Run::resume(TrainState state) {
               "--gradient-sum exact is for steps 0 ", "to 9, not for ", options_.step);
   step_back_ = state.step_back;
   if (exact_sums_.is_on()) state.extra_files.push_back(quanta_file());
-  state.unshaped = unshaped_options(options_.model);
+  state.model = options_.model;
   validation_text_ = state.validation_text;
   for (const StoredTensor& tensor : state.parameters.stored)
     report_.num_parameters += c10::multiply_integers(tensor.shape);
@@ -236,7 +239,7 @@ void Run::resume(TrainState state) {
     console_.line("starting from the parameters of " + start.describe());
   }
   report_.first_step = step_;
-  const Json training = state.data_contents.value("training", Json());
+  const Json training = state.data_contents->value("training", Json());
   const BatchShape batch = batch_shape(options_);
   const double taken = 1.0 * options_.num_steps * batch.num_data_parts *
                        rows_per_step(options_, mesh_.num_replicas());
@@ -244,10 +247,11 @@ void Run::resume(TrainState state) {
       "data                ", training["samples"], " samples, ", training["tokens"],
       " tokens: ", options_.num_steps, " steps take ", batch.has_fixed_size ? "" : "at least ",
       std::round(1e4 * taken / training["samples"].get<double>()) / 1e4, " epochs"));
-  resumed_from_ = {{"steps taken", step_},
-                   {"hashes of the checkpoint to resume from", hashes},
-                   {"hash of the reference model", state.reference_hash},
-                   {"is the checkpoint to resume from the newest in --out", saved_step_ == step_}};
+  resumed_from_ = std::make_shared<Json>(
+      Json{{"steps taken", step_},
+           {"hashes of the checkpoint to resume from", hashes},
+           {"hash of the reference model", state.reference_hash},
+           {"is the checkpoint to resume from the newest in --out", saved_step_ == step_}});
 }
 
 std::string Run::load(const fs::path& checkpoint, TrainState& state) {
@@ -289,7 +293,7 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
                          count_of(saved_ranks, "rank"),
                          ": here, training goes on from the global parameters"));
   }
-  const std::string changes = describe_changes(loaded, options_, state.data_contents);
+  const std::string changes = describe_changes(loaded, options_, *state.data_contents);
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
   return loaded.hashes;
 }

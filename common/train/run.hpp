@@ -25,7 +25,7 @@
 #include "common/core/trace.hpp"
 #include "common/optim/exact_sums.hpp"
 #include "common/optim/norm.hpp"
-#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/train_state.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/console.hpp"
 #include "common/train/report/report.hpp"
@@ -51,7 +51,7 @@ class RunFiles {
   void continue_from(const std::filesystem::path& checkpoint);     // perhaps of another folder
   // Before training: the log keeps what earlier parts of the run wrote up to this step.
   void open(const TrainOptions& options, std::int64_t step);
-  void log(Json line);
+  void log(const Json& line);
 
  private:
   std::filesystem::path out_;
@@ -99,7 +99,7 @@ class Run {
   bool next_step();
   std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
   // What all ranks must agree about, by its description (same_start.hpp).
-  const Json& resumed_from() const { return resumed_from_; }
+  const Json& resumed_from() const { return *resumed_from_; }
   // The next step is the one after `step`: this state has been replaced by another worker's (step
   // 9). If that is an earlier step, nothing is saved until the run is past the newest checkpoint
   // again.
@@ -159,7 +159,7 @@ class Run {
   Console console_;
   TrainReport report_;
   StepMeter meter_;
-  Json resumed_from_;
+  KnownJson resumed_from_;
   std::int64_t step_ = 0;  // optimizer steps taken, those of earlier runs included
   std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
   std::int64_t saved_step_ = -1;

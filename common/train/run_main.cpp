@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <cmath>

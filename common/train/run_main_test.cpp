@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"

@@ -6,12 +6,14 @@
 
 #include <csignal>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/start.hpp"
 

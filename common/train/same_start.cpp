@@ -1,5 +1,6 @@
 #include "common/train/same_start.hpp"
 
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/comm/launcher_environment.hpp"

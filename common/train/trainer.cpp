@@ -1,7 +1,14 @@
 #include "common/train/trainer.hpp"
+
+#include <nlohmann/json.hpp>
+
 #include "common/train/start.hpp"
 
 namespace ladder {
+
+Json no_schedule(const TrainOptions& /*options*/, int /*world_size*/) {
+  return nullptr;
+}
 
 TrainOptions options_for(const Trainer& trainer, TrainOptions options) {
   options.step = trainer.step;

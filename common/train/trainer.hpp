@@ -31,6 +31,7 @@ inline constexpr auto kNothing = [](const TrainOptions& /*options*/, auto...) { 
 inline int one_stage(const TrainOptions& /*options*/, int /*world_size*/) {
   return 1;
 }
+Json no_schedule(const TrainOptions& options, int world_size);
 
 struct Trainer {
   std::string step;  // "step0_single_gpu"
@@ -54,7 +55,7 @@ struct Trainer {
   // The stages into which the model is cut on so many ranks.
   int (*num_stages)(const TrainOptions& options, int world_size) = one_stage;
   // What each stage computes in which order, as data for --dry-run --json; null: not planned.
-  Json (*schedule)(const TrainOptions& options, int world_size) = kNothing<Json>;
+  Json (*schedule)(const TrainOptions& options, int world_size) = no_schedule;
   // Theory: a stage's idle time per time that it computes, if all compute alike.
   double (*bubble)(const TrainOptions& options, int world_size) = kNothing<double>;
   // A picture that an option asks for instead of training.

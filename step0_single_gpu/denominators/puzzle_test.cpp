@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/core/check.hpp"

@@ -20,7 +20,7 @@ class InferenceModel {
   InferenceModel(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh)
       : plan_(plan),
         mesh_(mesh),
-        unshaped_(unshaped_options(options.model)),
+        model_(options.model),
         flat_(plan.layout),
         pipeline_(stage_pipeline(options, plan, flat_, mesh_.stages)) {}
 
@@ -33,7 +33,7 @@ class InferenceModel {
     TrainState state;
     state.parameters = stage_parameters(plan_, flat_, mesh_);
     state.tokenizer = tokenizer;
-    state.unshaped = unshaped_;
+    state.model = model_;
     load_parameters(checkpoint, state);
   }
 
@@ -46,7 +46,7 @@ class InferenceModel {
  private:
   StagePlan plan_;
   Mesh mesh_;
-  Json unshaped_;
+  ModelOptions model_;
   FlatModel flat_;
   PipelineRunner pipeline_;
 };

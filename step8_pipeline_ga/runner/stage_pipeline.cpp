@@ -1,5 +1,6 @@
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/core/check.hpp"

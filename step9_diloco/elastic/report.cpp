@@ -1,5 +1,7 @@
 #include "step9_diloco/elastic/report.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
 #include "common/testing/program.hpp"

@@ -225,7 +225,8 @@ void check_same_model(const SavedState& saved, const TrainState& state, const fs
         fs::is_directory(kept) ? ", for example " + kept.string() : "");
   const Json &config = saved.loaded.config, defaults = unshaped_options({});
   if (!config.contains("heads")) return;  // it does not say
-  for (const auto& [name, now] : state.unshaped.items()) {
+  const Json own = state.model ? unshaped_options(*state.model) : Json();
+  for (const auto& [name, now] : own.items()) {
     const Json& before = config.contains(name) ? config[name] : defaults[name];
     const std::string option = concat("--", name, " ", excerpt(to_text(before)));
     check(before == now, path.string(), ": was trained with ", option, ", this run has --", name,
@@ -280,7 +281,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"param_hash", param_hash},
                {"optimizer_hash", optimizer_hash},
                {"config", config}};
-  if (!state.data_contents.is_null()) json["data"]["contents"] = state.data_contents;
+  if (state.data_contents) json["data"]["contents"] = *state.data_contents;
   if (!state.reference_hash.empty()) json["reference_hash"] = state.reference_hash;
   if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
   json["state_hash"] = state_hash(json);

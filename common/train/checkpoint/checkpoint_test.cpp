@@ -235,12 +235,12 @@ TEST_F(CheckpointTest, WhatNoShapeTellsIsComparedForParametersAloneAsWell) {
   const fs::path saved = save_checkpoint(folder_.path(), 1, state_, config).path;
   const Tensors untouched = zeros();
   TrainState same = zero_state(), other_heads = untouched.state();
-  same.unshaped = unshaped_options({.heads = 4, .rope_theta = 100000, .norm_eps = 1e-6});
-  other_heads.unshaped = same.unshaped;
+  same.model = {.heads = 4, .rope_theta = 100000, .norm_eps = 1e-6};
+  other_heads.model = same.model;
   TrainState other_theta = other_heads, other_eps = other_heads, other_tokens = other_heads;
-  other_heads.unshaped["heads"] = 2;
-  other_theta.unshaped["rope-theta"] = 10000;
-  other_eps.unshaped["norm-eps"] = 1e-5;
+  other_heads.model->heads = 2;
+  other_theta.model->rope_theta = 10000;
+  other_eps.model->norm_eps = 1e-5;
   other_tokens.tokenizer = "token file";
   const auto refused = [&](TrainState& state, const std::string& first, const std::string& second) {
     const auto names_both = ThrowsMessage<CheckError>(AllOf(HasSubstr(first), HasSubstr(second)));
@@ -249,7 +249,7 @@ TEST_F(CheckpointTest, WhatNoShapeTellsIsComparedForParametersAloneAsWell) {
     EXPECT_EQ(untouched.parameters[0].tensor.abs().max().item<float>(), 0.0F);
   };
   refused(other_heads, "--heads 4", "--heads 2");
-  refused(other_theta, "--rope-theta 100000.0", "--rope-theta 10000:");
+  refused(other_theta, "--rope-theta 100000.0", "--rope-theta 10000.0:");
   refused(other_eps, "--norm-eps 1e-06", "--norm-eps 1e-05");
   refused(other_tokens, "'bytes'", "'token file'");
   fs::create_directory(folder_.path("tokenizer"));
@@ -262,8 +262,8 @@ TEST_F(CheckpointTest, WhatNoShapeTellsIsComparedForParametersAloneAsWell) {
 TEST_F(CheckpointTest, WhatAnOlderOneDoesNotSayWasAsByDefault) {
   const fs::path saved = save_checkpoint(folder_.path(), 1, state_, {{"heads", 4}}).path;
   TrainState same = zero_state(), other = same;
-  same.unshaped = unshaped_options({.heads = 4});
-  other.unshaped = unshaped_options({.heads = 4, .norm_eps = 1e-6});
+  same.model = {.heads = 4};
+  other.model = {.heads = 4, .norm_eps = 1e-6};
   load_checkpoint(saved, same);
   EXPECT_THAT([&] { load_checkpoint(saved, other); },
               ThrowsMessage<CheckError>(HasSubstr("give --norm-eps 1e-05")));

@@ -1,5 +1,6 @@
 #include "common/train/checkpoint/train_state.hpp"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace ladder {
@@ -58,8 +59,9 @@ TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Opt
                         batches.seek(loaded.data);
                       },
                       [&batches] { batches.step_back(); }};
-  state.data_contents = {{"training", contents_of(batches.training_data())},
-                         {"validation", contents_of(batches.validation_data())}};
+  state.data_contents =
+      std::make_shared<Json>(Json{{"training", contents_of(batches.training_data())},
+                                  {"validation", contents_of(batches.validation_data())}});
   return state;
 }
 

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/core/json.hpp"
 #include "common/data/batch_stream.hpp"
+#include "common/model/model_options.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
@@ -41,10 +43,10 @@ struct TrainState {
   std::vector<ExtraFile> extra_files = {};
   std::map<std::string, std::int64_t> extra_counts = {};
   bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
-  Json unshaped = nullptr;  // unshaped_options() of the model; null: not known
+  std::optional<ModelOptions> model = {};  // nothing: what no shape tells of it is not known
   std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
-  // Of the training and the validation data: {"samples", "tokens", "hash"} by name; null: not known.
-  Json data_contents = nullptr;
+  // Of the training and the validation data: {"samples", "tokens", "hash"} by name.
+  KnownJson data_contents = {};
 };
 
 // The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.

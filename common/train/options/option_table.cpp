@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <nlohmann/json.hpp>
 
 namespace ladder {
 
@@ -41,7 +42,7 @@ OptionTable::OptionTable(CLI::App& parser, TrainOptions& options) : parser_(pars
   options.own.declare(*this);
 }
 
-OptionTable::Row OptionTable::add(const Texts& texts, const Json& value, const Assign& assign,
+OptionTable::Row OptionTable::add(const Texts& texts, const Value& value, const Assign& assign,
                                   bool can_be_alone) {
   const auto read = [=, &parser = parser_, name = texts.name](const std::string& text) {
     const CLI::Option& option = *parser.get_option(name);
@@ -55,8 +56,17 @@ OptionTable::Row OptionTable::add(const Texts& texts, const Json& value, const A
       ->default_str(can_be_alone ? "" : texts.current)
       ->group(heading_)
       ->expected(can_be_alone ? 0 : 1, 1);
-  values_[texts.name + 2] = values_under_[heading_][texts.name + 2] = value;
+  values_.push_back({heading_, texts.name + 2, value});
   return {*this, texts.name + 2};
+}
+
+Json OptionTable::values(const std::string& heading) const {
+  Json found = Json::object();
+  for (const Declared& each : values_) {
+    if (heading.empty() || heading == each.heading)
+      std::visit([&](const auto& value) { found[each.name] = value; }, each.value);
+  }
+  return found;
 }
 
 OptionTable::Row OptionTable::flag(const char* name, bool& member, const char* help) {
@@ -94,7 +104,7 @@ Json to_json(const TrainOptions& options) {
 Json model_to_json(const TrainOptions& options) {
   TrainOptions copy = options;
   CLI::App parser;
-  return OptionTable(parser, copy).values_under(kModelHeading);
+  return OptionTable(parser, copy).values(kModelHeading);
 }
 
 }  // namespace ladder

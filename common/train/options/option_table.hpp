@@ -11,10 +11,10 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/core/json.hpp"
@@ -99,9 +99,8 @@ class OptionTable {
   void moved(const char* name, const char* where);
 
   // The values that the options had when they were declared, by name without the dashes.
-  const Json& values() const { return values_; }
-  // The same, those under one heading.
-  const Json& values_under(const std::string& heading) const { return values_under_.at(heading); }
+  // Those under one heading, if one is given.
+  Json values(const std::string& heading = "") const;
   const std::set<std::string>& changes_no_bits() const { return changes_no_bits_; }
   // Throws UsageError naming the first option whose value alone is impossible, whatever the others
   // are.
@@ -117,11 +116,15 @@ class OptionTable {
   };
   // Takes a value as text, and returns false if it is invalid.
   using Assign = std::function<bool(const std::string&)>;
-  Row add(const Texts& texts, const Json& value, const Assign& assign, bool can_be_alone = false);
+  using Value = std::variant<bool, std::int64_t, std::uint64_t, double, std::string>;
+  Row add(const Texts& texts, const Value& value, const Assign& assign, bool can_be_alone = false);
 
   CLI::App& parser_;
-  Json values_ = Json::object();
-  std::map<std::string, Json> values_under_;  // by heading
+  struct Declared {
+    std::string heading, name;
+    Value value;
+  };
+  std::vector<Declared> values_;
   std::set<std::string> changes_no_bits_;
   std::vector<std::function<void()>> checks_;
   std::string heading_;

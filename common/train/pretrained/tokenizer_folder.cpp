@@ -1,6 +1,7 @@
 #include "common/train/pretrained/tokenizer_folder.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"

@@ -1,6 +1,7 @@
 #include "common/train/report/report.hpp"
 
 #include <torch/headeronly/version.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <numeric>
