@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <exception>
+#include <nlohmann/json.hpp>
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/rank_test.hpp"
