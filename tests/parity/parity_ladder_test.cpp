@@ -80,6 +80,7 @@ void climb_all(const std::vector<Configuration>& configurations) {
       if (is_new) wanted->second = climber.ask_oracle(own, climber.size());
       EXPECT_THAT(differences(run, wanted->second), IsEmpty());
       EXPECT_EQ(run.report.sample, wanted->second.report.sample);
+      EXPECT_EQ(run.report.sample.empty(), own.output.sample.empty());
       EXPECT_TRUE(optimizer_file(run) == optimizer_file(wanted->second));
     }
     expect_sharded_reading(runs["step1_ddp_reference"], runs["step2_sharded_data"],

@@ -109,6 +109,7 @@ TEST_ON_RANKS(PipelineLadder, EveryScheduleEqualsTheOracle) {
       if (climber.rank() != 0) continue;
       EXPECT_THAT(differences(run, oracle), IsEmpty());
       EXPECT_EQ(run.report.sample, oracle.report.sample);
+      EXPECT_EQ(run.report.sample.empty(), options.output.sample.empty());
     }
   }
 }
