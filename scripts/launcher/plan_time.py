@@ -1,7 +1,7 @@
 """How long an optimizer step of each trainer takes: its loop again, on a clock instead of a machine.
 
-Each function of LOOPS repeats the loop of a step's train.cpp, in the same order; a Rank adds up the time. All ranks do the
-same at the same time, so one of them is enough; of a pipeline, all stages run. What a loop sends must be what the step's cost
+The loop of a step's train.cpp is repeated in its order; a Rank adds up the time. All ranks do the same at the same time, so
+one of them is enough, and WAYS says in what the steps differ; of a pipeline, all stages run. What a loop sends must be what the step's cost
 card says, to the byte and the message: check_sent() compares them.
 """
 
@@ -98,7 +98,7 @@ class Rank:
         return max(self.now, self.link_free if sent.messages else 0)
 
     def wait(self, *done):
-        self.now = max(self.now, *done)
+        self.now = max([self.now, *done])
 
 
 class Loop:
@@ -114,11 +114,17 @@ class Loop:
         sharded = NORM_BLOCK * self.ranks
         self.units = [round_up(sum(padded for at, _, padded in self.tensors if at == layer), sharded) for layer in self.layers]
 
+    def pieces(self, kind):
+        """(layer whose backward completes it, elements) of all "tensors", "buckets" or "units"."""
+        if kind == "buckets":
+            return plan_buckets(self.tensors, self.grad_bytes, int(self.config["bucket-mb"] * 2**20))
+        return [(layer, numel) for layer, numel, _ in self.tensors] if kind == "tensors" else list(enumerate(self.units))
+
     def all_reduce(self, numel, size):
         return self.rank.start("all_reduce", all_reduce(numel, size, self.ranks))
 
-    def reduce_scatter(self, unit):
-        return self.rank.start("reduce_scatter", scatter(self.units[unit], self.grad_bytes, self.ranks))
+    def reduce_scatter(self, numel, size):
+        return self.rank.start("reduce_scatter", scatter(numel, size, self.ranks))
 
     def all_gather(self, numel, size):
         return self.rank.start("all_gather", gather(numel, size, self.ranks))
@@ -126,41 +132,12 @@ class Loop:
     def sum_of_numbers(self, count):
         self.rank.wait(self.all_reduce(count, 8))
 
-    def forward(self):
-        for layer in self.layers:
-            self.rank.compute(self.speed.forward_s[layer])
-
-    def backward(self, then=lambda layer: None):
-        for layer in reversed(self.layers):
-            self.rank.compute(self.speed.backward_s[layer])
-            then(layer)
-
-    def accumulate(self, then=lambda layer: None):
-        """All microbatches; of the last one, what comes after a layer's backward."""
-        for number in range(self.microbatches):
-            self.forward()
-            self.backward(then if number == self.microbatches - 1 else lambda layer: None)
+    def sharded_norm(self):
+        self.rank.wait(self.all_gather(sum(self.units) // NORM_BLOCK, 8))
 
     def update(self, num_owned):
         """Gradient norm and optimizer, of the elements that the rank owns."""
         self.rank.compute(num_owned * (self.speed.norm_s + self.speed.update_s))
-
-    def sharded_norm(self):
-        self.rank.wait(self.all_gather(sum(self.units) // NORM_BLOCK, 8))
-
-    def end(self, num_normed):
-        self.rank.compute(num_normed * self.speed.norm_s + self.speed.rest_s)
-        self.sum_of_numbers(2)
-        return self.rank.now
-
-
-def naive_dp(loop):
-    loop.sum_of_numbers(1)
-    loop.accumulate()
-    for _, numel, _ in loop.tensors:
-        loop.rank.wait(loop.all_reduce(numel, loop.grad_bytes))
-    loop.update(loop.numel)
-    return loop.end(loop.numel)
 
 
 def plan_buckets(tensors, size, capacity):
@@ -173,85 +150,84 @@ def plan_buckets(tensors, size, capacity):
     return buckets
 
 
-def bucketed_ddp(loop):
-    buckets = plan_buckets(loop.tensors, loop.grad_bytes, int(loop.config["bucket-mb"] * 2**20))
-    reductions = []
-    loop.sum_of_numbers(1)
-    loop.accumulate(lambda layer: reductions.extend(loop.all_reduce(numel, loop.grad_bytes) for at, numel in buckets if at == layer))
-    loop.rank.wait(*reductions)
-    loop.update(loop.numel)
-    return loop.end(loop.numel)
+# ---- steps 3 to 7 -----------------------------------------------------------------------------------------------------
 
 
-def update_own_and_gather(loop):
-    loop.sharded_norm()
-    loop.update(loop.numel / loop.ranks)
-    loop.rank.wait(*[loop.all_gather(loop.units[unit], loop.param_bytes) for unit in reversed(loop.layers)])
-    return loop.end(loop.numel)
+class Way(NamedTuple):
+    """Of gradients and parameters, in a step whose ranks all do the same."""
+
+    pieces: str  # of the gradient, that are sent one by one: "tensors", "buckets" or "units"
+    when: str  # during "each" backward, during the "last" one, "after" all of them, or "never"
+    is_alone: bool = False  # a piece waits until the one before it has arrived
+    is_sharded: bool = False  # a rank owns a slice of each unit, gets the sum of that, and updates it
+    unshards: bool = False  # units are gathered while they are needed; else all of them, once they are updated
 
 
-def zero1(loop):
-    reductions = []
-    loop.sum_of_numbers(1)
-    loop.accumulate(lambda unit: reductions.append(loop.reduce_scatter(unit)))
-    loop.rank.wait(*reductions)
-    return update_own_and_gather(loop)
+WAYS = {
+    "step3_naive_dp": Way("tensors", "after", is_alone=True),
+    "step4_bucketed_ddp": Way("buckets", "last"),
+    "step5_zero1": Way("units", "last", is_sharded=True),
+    "step6_zero2": Way("units", "each", is_alone=True, is_sharded=True),
+    "step7_zero3": Way("units", "each", is_alone=True, is_sharded=True, unshards=True),
+    "step9_diloco": Way("units", "never"),
+}
 
 
-class Sharder:
-    """Step 6's: one unit is on its way at a time; the next one waits for it."""
-
-    def __init__(self, loop):
-        self.loop, self.on_its_way = loop, 0.0
-
-    def send(self, unit):
-        self.loop.rank.wait(self.on_its_way)
-        self.on_its_way = self.loop.reduce_scatter(unit)
-
-
-def zero2(loop):
-    sharder = Sharder(loop)
-    loop.sum_of_numbers(1)
-    for _ in range(loop.microbatches):
-        loop.forward()
-        loop.backward(sharder.send)
-    loop.rank.wait(sharder.on_its_way)
-    return update_own_and_gather(loop)
-
-
-def zero3(loop):
-    """Forward leaves the last unit whole; the embedding's backward reads no parameter; a tied embedding stays whole."""
-    sharder, last, ahead = Sharder(loop), loop.layers[-1], loop.config["prefetch"]
-    gathers = {}
+def accumulate(loop, way):
+    """All microbatches, until their gradients have arrived. Of unsharded units, forward leaves the last one whole, and a tied
+    embedding; the embedding's backward reads no parameter."""
+    rank, last, ahead = loop.rank, loop.layers[-1], loop.config.get("prefetch", 0)
+    pieces, gathers, reductions = loop.pieces(way.pieces), {}, []
 
     def unshard(units, needed):
-        for unit in units:
+        for unit in units if way.unshards else ():
             if unit not in gathers:
                 gathers[unit] = loop.all_gather(loop.units[unit], loop.param_bytes)
-        loop.rank.wait(gathers.get(needed, 0))
+        rank.wait(gathers.get(needed, 0))
 
-    def send(unit):
-        gathers.pop(unit, None)
-        sharder.send(unit)
+    def send(layer):
+        for numel in (numel for at, numel in pieces if at == layer):
+            rank.wait(*reductions[-1:] if way.is_alone else [])
+            reductions.append((loop.reduce_scatter if way.is_sharded else loop.all_reduce)(numel, loop.grad_bytes))
 
-    loop.sum_of_numbers(1)
-    for _ in range(loop.microbatches):
+    for number in range(loop.microbatches):
         gathers.clear()
-        for unit in loop.layers:
-            unshard(range(unit, min(unit + ahead, last) + 1), unit)
-            loop.rank.compute(loop.speed.forward_s[unit])
-            if unit != last and not (unit == 0 and loop.config["tie-embeddings"]):
-                del gathers[unit]
-        for unit in reversed(loop.layers):
-            unshard(range(unit, max(unit - ahead, 1) - 1, -1), unit if unit else None)
-            loop.rank.compute(loop.speed.backward_s[unit])
-            send(unit)
-    loop.rank.wait(sharder.on_its_way)
-    loop.sharded_norm()
-    loop.update(loop.numel / loop.ranks)
-    loop.rank.compute(loop.numel / loop.ranks * loop.speed.norm_s)
-    loop.sharded_norm()
-    return loop.end(0)
+        for layer in loop.layers:
+            unshard(range(layer, min(layer + ahead, last) + 1), layer)
+            rank.compute(loop.speed.forward_s[layer])
+            if layer != last and not (layer == 0 and loop.config["tie-embeddings"]):
+                gathers.pop(layer, None)
+        for layer in reversed(loop.layers):
+            unshard(range(layer, max(layer - ahead, 1) - 1, -1), layer if layer else None)
+            rank.compute(loop.speed.backward_s[layer])
+            gathers.pop(layer, None)
+            if way.when == "each" or (way.when == "last" and number == loop.microbatches - 1):
+                send(layer)
+    for layer in loop.layers if way.when == "after" else ():
+        send(layer)
+    rank.wait(*reductions)
+
+
+def data_parallel(loop):
+    way, rank, norm_s = WAYS[loop.facts["step"]], loop.rank, loop.speed.norm_s
+    num_owned = loop.numel / loop.ranks if way.is_sharded else loop.numel
+    loop.sum_of_numbers(1)
+    accumulate(loop, way)
+    if way.is_sharded:
+        loop.sharded_norm()
+    loop.update(num_owned)
+    if way.unshards:  # the norm of the parameters is one of slices
+        rank.compute(num_owned * norm_s)
+        loop.sharded_norm()
+    elif way.is_sharded:
+        rank.wait(*[loop.all_gather(numel, loop.param_bytes) for numel in reversed(loop.units)])
+    rank.compute((0 if way.unshards else loop.numel) * norm_s + loop.speed.rest_s)
+    loop.sum_of_numbers(2)
+    check_sent(loop.facts, [rank.sent])
+    return rank.now
+
+
+# ---- the others -------------------------------------------------------------------------------------------------------
 
 
 class Stage:
@@ -336,7 +312,7 @@ def diloco(loop):
     total = Sent(*(sum(op[name] for op in sends.values()) for name in ("calls", "messages", "bytes_sent")))
     in_steps = loop.facts["ranks"][0]["in_steps"]
     speed = loop.speed
-    loop.accumulate()
+    accumulate(loop, WAYS["step9_diloco"])
     loop.update(loop.numel)
     loop.rank.compute(loop.numel * speed.norm_s + speed.rest_s)
     copied_s = (total.calls * speed.call_s + total.messages * speed.message_s + total.num_bytes * speed.byte_s) / in_steps
@@ -345,10 +321,7 @@ def diloco(loop):
     return loop.rank.now + copied_s + outer_s + max(0.0, loop.rank.link_s(total) / in_steps - hidden_s)
 
 
-LOOPS = {
-    "step3_naive_dp": naive_dp, "step4_bucketed_ddp": bucketed_ddp, "step5_zero1": zero1, "step6_zero2": zero2,
-    "step7_zero3": zero3, "step8_pipeline_ga": pipeline, "step9_diloco": diloco,
-}  # fmt: skip
+LOOPS = {**dict.fromkeys(WAYS, data_parallel), "step8_pipeline_ga": pipeline, "step9_diloco": diloco}
 
 
 class WrongPlan(Exception):
@@ -370,6 +343,4 @@ class Estimate(NamedTuple):
 def estimate(facts, speed, link):
     loop = Loop(facts, speed, link)
     seconds = LOOPS[facts["step"]](loop)
-    if facts["step"] not in ("step8_pipeline_ga", "step9_diloco"):  # one compares all stages, the other has no loop here
-        check_sent(facts, [loop.rank.sent])
     return Estimate(seconds, max(0.0, seconds - loop.rank.computed))
