@@ -1,6 +1,6 @@
 """./ladder doctor: shows what is installed and what is missing, a line each, and how to get it. Changes nothing.
 
-Each check returns a line, or yields several: whether it is there, its name, and what there is to say.
+Each check yields lines: whether it is there, its name, and what there is to say.
 """
 
 import os
@@ -48,23 +48,10 @@ def run(words):
 def checks(kind):
     if theirs := not_ours(kind):
         yield NOTE, "checkout", f"train, plan, compare and report use what is built; {why_not_built(theirs)}"
-    yield program("compiler", os.environ.get("CXX", "g++"), "11.0", "g++")
-    yield program("cmake", "cmake", "3.25", "cmake")
-    yield program("ninja", "ninja", "1.10", "ninja-build")
-    yield program("python", "python3", "3.10", "python3 and python3-venv")
-    yield program("mpirun", "mpirun", "4.0", "openmpi-bin and libopenmpi-dev")
-    yield packages("packages", BUILD_PACKAGES, "everything that the build needs", "")
-    yield packages("test packages", TEST_PACKAGES, "everything else that ./ladder test needs", "only for ./ladder test: ")
+    yield from programs()
     yield from torch(kind)
-    yield build(kind)
-    yield debugger()
-    yield instructions()
-    yield from products(kind)
-    yield NOTE, "machine", (f"{num_cores()} cores, {int(available_gb())} GB of memory available: {num_jobs()} compiler(s) at a "
-                            "time (LADDER_JOBS=N changes it)")  # fmt: skip
-    yield disk(kind)
+    yield from machine(kind)
     yield from cuda(MISSING if kind.is_cuda or CUDA.venv.exists() else NOTE)
-    yield gpu()
 
 
 def version_of(command):
@@ -72,23 +59,35 @@ def version_of(command):
     return found[0] if found else "0"
 
 
-def program(name, command, least, package):
-    path, version = shutil.which(command), version_of(command)
-    if not path:
-        return MISSING, name, f"not found; install {package}"
-    if [int(part) for part in version.split(".")] < [int(part) for part in least.split(".")]:
-        return MISSING, name, f"{version} is too old, {least} is needed; install a newer {package}"
-    return OK, name, f"{version} ({path})"
-
-
-def packages(name, wanted, what, only):
-    if not shutil.which("dpkg-query"):
-        return NOTE, name, f"no dpkg here: CMake will report what is missing. Debian's names: {' '.join(wanted)}"
-    missing = " ".join(missing_packages(wanted))
-    return (MISSING, name, f"{only}apt-get install {missing}") if missing else (OK, name, what)
+def programs():
+    for name, command, least, package in (
+        ("compiler", os.environ.get("CXX", "g++"), "11.0", "g++"),
+        ("cmake", "cmake", "3.25", "cmake"),
+        ("ninja", "ninja", "1.10", "ninja-build"),
+        ("python", "python3", "3.10", "python3 and python3-venv"),
+        ("mpirun", "mpirun", "4.0", "openmpi-bin and libopenmpi-dev"),
+    ):
+        path, version = shutil.which(command), version_of(command)
+        if not path:
+            yield MISSING, name, f"not found; install {package}"
+        elif [int(part) for part in version.split(".")] < [int(part) for part in least.split(".")]:
+            yield MISSING, name, f"{version} is too old, {least} is needed; install a newer {package}"
+        else:
+            yield OK, name, f"{version} ({path})"
+    for name, wanted, what, only in (
+        ("packages", BUILD_PACKAGES, "everything that the build needs", ""),
+        ("test packages", TEST_PACKAGES, "everything else that ./ladder test needs", "only for ./ladder test: "),
+    ):
+        if not shutil.which("dpkg-query"):
+            yield NOTE, name, f"no dpkg here: CMake will report what is missing. Debian's names: {' '.join(wanted)}"
+        elif missing := missing_packages(wanted):
+            yield MISSING, name, f"{only}apt-get install {' '.join(missing)}"
+        else:
+            yield OK, name, what
 
 
 def torch(kind):
+    """And the build, which needs it, and what it computes."""
     own, where = own_torch(), shown(kind.venv)
     ours = f"{libtorch.wanted_torch(kind)} in {where}"
     if own and Path(own, "lib/libtorch_cpu.so").exists():
@@ -103,35 +102,26 @@ def torch(kind):
         yield NOTE, "Python's torch", f"cannot be imported, so there are no benchmarks against Python, and no torchrun; {CPU_BUILD_ADVICE}"
     else:
         yield OK, "libtorch", ours
-
-
-def build(kind):
-    folder = shown(kind.build)
     if not (kind.build / "build.ninja").is_file():
-        return MISSING, "build", f"{folder} is not configured; ./ladder setup configures it"
-    if not is_built(kind.preset):
-        return NOTE if not_ours(kind) else MISSING, "build", f"{folder} is not up to date; ./ladder setup builds it"
-    return OK, "build", f"{folder} is up to date"
+        yield MISSING, "build", f"{shown(kind.build)} is not configured; ./ladder setup configures it"
+    elif not is_built(kind.preset):
+        yield NOTE if not_ours(kind) else MISSING, "build", f"{shown(kind.build)} is not up to date; ./ladder setup builds it"
+    else:
+        yield OK, "build", f"{shown(kind.build)} is up to date"
 
 
-def debugger():
-    path = shutil.which("gdb") or shutil.which("lldb")
-    if not path:
-        return NOTE, "debugger", "none; only ./ladder debug needs one: install gdb or lldb"
-    return OK, "debugger", f"{version_of(path)} ({path}), for ./ladder debug"
-
-
-def instructions():
-    """What multiplies 16-bit numbers."""
+def machine(kind):
+    if path := shutil.which("gdb") or shutil.which("lldb"):
+        yield OK, "debugger", f"{version_of(path)} ({path}), for ./ladder debug"
+    else:
+        yield NOTE, "debugger", "none; only ./ladder debug needs one: install gdb or lldb"
     flags = re.search(r"^(?:flags|Features)\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    found = [name for name in INSTRUCTIONS if flags and name in flags[1].split()]
+    found = [name for name in INSTRUCTIONS if flags and name in flags[1].split()]  # what multiplies 16-bit numbers
     if {"avx512_bf16", "amx_bf16"} & set(found):
-        return OK, "instructions", f"{', '.join(found)}: --precision bf16 is faster than fp32"
-    known = ", ".join(found) or "none that we know"
-    return NOTE, "instructions", f"{known}; none for bf16: --precision bf16 saves memory, but not time"
-
-
-def products(kind):
+        yield OK, "instructions", f"{', '.join(found)}: --precision bf16 is faster than fp32"
+    else:
+        known = ", ".join(found) or "none that we know"
+        yield NOTE, "instructions", f"{known}; none for bf16: --precision bf16 saves memory, but not time"
     if libtorch.is_cpu_half(kind):
         yield NOTE, "products", "not checked: Python cannot import this libtorch"
     elif os.access(python := kind.venv / "bin/python", os.X_OK):
@@ -140,13 +130,13 @@ def products(kind):
             yield OK, "products", "sums of 512 ones are 512 in fp32, bf16 and fp16"
         else:
             yield MISSING, "products", f"sums of 512 ones are not 512: {sums}; this libtorch cannot train in that format here"
-
-
-def disk(kind):
+    yield NOTE, "machine", (f"{num_cores()} cores, {int(available_gb())} GB of memory available: {num_jobs()} compiler(s) at a "
+                            "time (LADDER_JOBS=N changes it)")  # fmt: skip
     needed_gb, free_gb = 12 if kind.is_cuda else 6, int(shutil.disk_usage(ROOT).free / 1e9)
     if free_gb >= needed_gb or kind.build.is_dir():
-        return OK, "disk", f"{free_gb} GB free"
-    return MISSING, "disk", f"{free_gb} GB free, about {needed_gb} are needed for libtorch and all builds"
+        yield OK, "disk", f"{free_gb} GB free"
+    else:
+        yield MISSING, "disk", f"{free_gb} GB free, about {needed_gb} are needed for libtorch and all builds"
 
 
 def cuda(lacks):
@@ -165,6 +155,12 @@ def cuda(lacks):
     else:
         yield lacks, "CUDA libtorch", f"none in {shown(folder)}; ./ladder setup --cuda installs one (5 GB on disk)"
     yield nccl(lacks, folder.parent)
+    # The driver belongs to the machine. Without it CUDA programs are built all the same, and say so when they start.
+    if gpus := output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines():
+        name, _, driver = gpus[0].rpartition(", ")
+        yield NOTE, "GPU", f"{len(gpus)} x {name}, driver {driver}"
+    else:
+        yield NOTE, "GPU", "none, or no driver (nvidia-smi shows none); the steps train on the CPU"
 
 
 def nvrtc(lacks, library):
@@ -185,12 +181,3 @@ def nccl(lacks, site_packages):
             version = re.findall(r"^#define NCCL_(?:MAJOR|MINOR|PATCH) +(\d+)", header.read_text(), re.MULTILINE)
             return OK, "NCCL", f"{'.'.join(version)} ({shown(header)})"
     return lacks, "NCCL", "none; it comes with the libtorch of ./ladder setup --cuda, NCCL_ROOT=FOLDER names another"
-
-
-def gpu():
-    """The driver belongs to the machine. Without it CUDA programs are built all the same, and say so when they start."""
-    gpus = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
-    if not gpus:
-        return NOTE, "GPU", "none, or no driver (nvidia-smi shows none); the steps train on the CPU"
-    name, _, driver = gpus[0].rpartition(", ")
-    return NOTE, "GPU", f"{len(gpus)} x {name}, driver {driver}"
