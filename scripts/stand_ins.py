@@ -1,5 +1,5 @@
-"""What check_launcher and check_cluster_scripts share: the scripts of this checkout, in a folder of their own, where programs
-that are slow, or not here, are stand-ins."""
+"""What check_launcher, check_cluster_scripts and check_report share: cases, each of which has a folder of its own; and the
+scripts of this checkout in such a folder, where programs that are slow, or not here, are stand-ins."""
 
 import contextlib
 import inspect
@@ -62,9 +62,17 @@ class Checkout:
 
     def run(self, *words, **variables):
         """Exit code and output."""
-        process = self.start(*words, **variables)
+        return self.end_of(self.start(*words, **variables))
+
+    def end_of(self, process):
         output, _ = process.communicate(timeout=120)
         return process.returncode, output
+
+    def stop(self, process, is_time, number=signal.SIGINT):
+        """Sends it a signal as soon as it is time. Exit code and output."""
+        self.wait_for(is_time)
+        process.send_signal(number)
+        return self.end_of(process)
 
     def expect_run(self, code, texts, *words, **variables):
         """It must end with this exit code and say all of this."""
@@ -89,7 +97,10 @@ class Checkout:
                 pass
         return found
 
-    def end(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         """Kills them until none is left: one that has not died yet may start another, or write to the folder."""
         while running := self.processes():
             for pid in running:
@@ -99,21 +110,19 @@ class Checkout:
 
 def failure(case, kind):
     """Why a case failed, or nothing."""
-    with tempfile.TemporaryDirectory(prefix="ladder-check-") as folder:
-        checkout = kind(folder)
+    with tempfile.TemporaryDirectory(prefix="ladder-check-") as folder, kind(Path(folder, case.__name__)) as own:
         try:
-            case(checkout)
-        except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
-            return f"{case.__name__}: {error}"
-        finally:
-            checkout.end()
+            case(own)
+        except (AssertionError, LookupError, OSError, ValueError, subprocess.SubprocessError) as error:
+            return f"FAILED: {case.__name__}: {error!r}"
     return ""
 
 
-def run_cases(what, module, kind):
-    """Calls every function of a module that takes a checkout and nothing else, each with one of its own. Exits with 1 if one
-    fails."""
-    cases = [f for f in [*module.values()] if inspect.isfunction(f) and [*inspect.signature(f).parameters] == ["checkout"]]
+def run_cases(what, module, kind, takes="checkout"):
+    """Calls every function of a module that takes this and nothing else, each with one of its own, which kind(folder) opens.
+    Exits with 1 if one fails."""
+    own = [f for f in module.values() if inspect.isfunction(f) and f.__module__ == module["__name__"]]
+    cases = [f for f in own if [*inspect.signature(f).parameters] == [takes]]
     with ThreadPoolExecutor(4) as pool:  # they mostly wait
         failed = list(filter(None, pool.map(lambda case: failure(case, kind), cases)))
     print(*failed, f"{what}: {len(cases)} cases, {len(failed)} failed", sep="\n")
