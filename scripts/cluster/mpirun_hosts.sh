@@ -9,13 +9,9 @@
 #
 # STEP is a step, or the path of a program. What follows it goes to the program as it is.
 #
-# Before the first run:
-#   - `ssh HOST true` works from here without a password, for every host.
-#   - This folder, the current folder, the data and --out have the same path on every machine, best
-#     on a file system that they share. Rank 0, on the first host, writes --out; all ranks read it to
-#     resume. This script builds nothing and copies nothing.
-#   - All machines have the same Open MPI and the same build. For equal bits, they also need CPUs of
-#     the same kind.
+# `ssh HOST true` must work from here without a password, for every host. docs/cluster.md says what else
+# each machine needs, and which variables choose one of several networks. This script builds nothing and
+# copies nothing.
 #
 # What the command line says, and why:
 #   --map-by slot      fill one host after the other
@@ -26,11 +22,6 @@
 #   -x NAME            pass a variable on. mpirun itself passes OMPI_MCA_…; of your other variables,
 #                      this script passes NCCL_… and OMP_NUM_THREADS
 # There is no -q, unlike in ./ladder train: it would hide what mpirun says about machines.
-#
-# Variables for machines with several networks (`ip -brief address` lists the interfaces):
-#   export OMPI_MCA_btl_tcp_if_include=eth0    where ranks exchange tensors
-#   export OMPI_MCA_oob_tcp_if_include=eth0    where mpirun talks to its daemons
-#   export NCCL_SOCKET_IFNAME=eth0             the same for NCCL; NCCL_DEBUG=INFO says what it chose
 #
 # Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 reach all ranks as SIGUSR1: they save and stop, and this script ends
 # with exit code 75. The same command with --resume auto continues. A second Ctrl-C kills.

@@ -22,9 +22,8 @@
 #
 # Ranks find in their environment: RANK and WORLD_SIZE; LOCAL_RANK, which picks the GPU; MASTER_ADDR
 # and MASTER_PORT, where they meet; and TORCHELASTIC_RUN_ID, which says that it was torchrun. Other
-# variables need no option, because each machine has a shell of its own: NCCL_SOCKET_IFNAME=eth0 and
-# GLOO_SOCKET_IFNAME=eth0 choose the network for NCCL and gloo, NCCL_DEBUG=INFO has NCCL say what it
-# chose.
+# variables (docs/cluster.md; for gloo, GLOO_SOCKET_IFNAME) need no option, because each machine has a
+# shell of its own.
 #
 # Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 reach this machine's ranks, which have 30 seconds to save. torchrun then
 # ends with exit code 1, whatever code its ranks had, so 75 (saved and stopped) is lost: look for

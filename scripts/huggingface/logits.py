@@ -16,7 +16,7 @@ def check(folder, has_mistakes):
     cases = [(tiny, write_model(tiny, folder), "", "fp32") for tiny in MODELS]
     cases += [(BY_NAME[name], folder / BY_NAME[name].folder, "", "bf16") for name in ("GPT-2", "Llama")]
     if has_mistakes:
-        cases += [(BY_NAME[name], write_wrong(folder / BY_NAME[name].folder, **how), mistake, "fp32") for name, mistake, how in MISTAKES]
+        cases += [(BY_NAME[name], write_wrong(folder / BY_NAME[name].folder, mistake, change), mistake, "fp32") for name, mistake, change in MISTAKES]
     outs = [folder / f"logits{i}" for i in range(len(cases))]
     start([logits_command(ours, folder / "tokens.bin", out, precision) for (_, ours, _, precision), out in zip(cases, outs)])
     for (tiny, _, mistake, precision), out in zip(cases, outs):

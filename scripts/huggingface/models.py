@@ -5,6 +5,7 @@ parts. Here every tensor is random, and large enough that each of them shows in 
 """
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,75 +103,55 @@ def read_model(folder, dtype=torch.float32, has_biases=True):
 # ---- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-def swap_queries_and_keys(name, tensors):
-    if "c_attn" in name:
-        q, k, v = tensors[name].chunk(3, dim=-1)
-        return torch.cat([k, q, v], dim=-1)
-    other = name.replace("q_proj", "*").replace("k_proj", "q_proj").replace("*", "k_proj")
-    return tensors[other]
-
-
-def interleave_rotations(name, tensors):
-    """As Meta's own files have queries and keys: a rotation takes neighbors, and not the halves of a head."""
-    weight = tensors[name]
-    if "q_proj" in name or "k_proj" in name:
-        per_head = weight.view(-1, CHANNELS // HEADS, CHANNELS)
-        return per_head.unflatten(1, (2, -1)).transpose(1, 2).reshape(weight.shape)
-    return weight
-
-
-def reverse_key_heads(name, tensors):
-    weight = tensors[name]
-    if "k_proj" in name or "v_proj" in name:
-        return weight.unflatten(0, (-1, CHANNELS // HEADS)).flip(0).reshape(weight.shape)
-    return weight
-
-
-def transpose_squares(name, tensors):
-    weight = tensors[name]
-    return weight.t() if weight.dim() == 2 and weight.size(0) == weight.size(1) else weight
-
-
-def swap_gate_and_up(name, tensors):
-    return tensors[name.replace("gate_proj", "*").replace("up_proj", "gate_proj").replace("*", "up_proj")]
-
-
-def round_last_norm(name, tensors):
-    is_last = name.endswith(("ln_f.weight", "model.norm.weight"))
-    return tensors[name].bfloat16().float() if is_last else tensors[name]
-
-
-def write_wrong(folder, change=None, edit=None):
-    """A copy of a model's folder, in one file, with each tensor as change(name, tensors) says and with an edited config.json."""
-    wrong = folder.with_name(f"{folder.name}_{(change or edit).__name__}")
-    shutil.copytree(folder, wrong)
-    if change:
-        tensors = load_file(wrong / "model.safetensors")
-        changed = {name: change(name, tensors).contiguous() for name in tensors}
-        save_file(changed, wrong / "model.safetensors", {"format": "pt"})
-    if edit:
-        edit_json(wrong / "config.json", edit)
+def write_wrong(folder, mistake, change):
+    """A copy of a model's folder, in one file, with tensors and settings as change(tensors, config) leaves them."""
+    wrong = shutil.copytree(folder, folder.with_name(f"{folder.name}_{mistake}"))
+    tensors, config = load_file(wrong / "model.safetensors"), json.loads((wrong / "config.json").read_text())
+    change(tensors, config)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, wrong / "model.safetensors", {"format": "pt"})
+    (wrong / "config.json").write_text(json.dumps(config))
     return wrong
 
 
-def rotate_faster(config):
-    return {**config, "rope_parameters": {**config["rope_parameters"], "rope_theta": 90000.0}}
+def of_each(names, change):
+    """Of the tensors whose names match."""
+    return lambda tensors, _: tensors.update({name: change(tensor) for name, tensor in tensors.items() if re.search(names, name)})
 
 
-def larger_eps(config):
-    return {**config, **{key: 2e-5 for key in ("rms_norm_eps", "layer_norm_epsilon") if key in config}}
+def swap(a, b):
+    return lambda tensors, _: tensors.update({name.replace(a, b): tensors[name] for name in tensors if a in name}
+                                             | {name.replace(b, a): tensors[name] for name in tensors if b in name})  # fmt: skip
 
 
-# What is planted into which model, for the self-test: tensors, or the configuration.
+def swap_queries_and_keys(weight):
+    q, k, v = weight.chunk(3, dim=-1)
+    return torch.cat([k, q, v], dim=-1)
+
+
+def interleave_rotations(weight):
+    """As Meta's own files have queries and keys: a rotation takes neighbors, and not the halves of a head."""
+    per_head = weight.view(-1, CHANNELS // HEADS, CHANNELS)
+    return per_head.unflatten(1, (2, -1)).transpose(1, 2).reshape(weight.shape)
+
+
+def reverse_heads(weight):
+    return weight.unflatten(0, (-1, CHANNELS // HEADS)).flip(0).reshape(weight.shape)
+
+
+def transpose_squares(weight):
+    return weight.t() if weight.dim() == 2 and weight.size(0) == weight.size(1) else weight
+
+
+# What is planted into which model, for the self-test: into tensors, or the configuration.
 MISTAKES = [
-    ("GPT-2", "queries and keys swapped", {"change": swap_queries_and_keys}),
-    ("GPT-2", "square weights transposed", {"change": transpose_squares}),
-    ("GPT-2", "the last norm's weight rounded to bf16", {"change": round_last_norm}),
-    ("Llama, a key for each query", "queries and keys swapped", {"change": swap_queries_and_keys}),
-    ("Llama", "neighbors are rotated instead of halves", {"change": interleave_rotations}),
-    ("Llama", "keys and values in another order", {"change": reverse_key_heads}),
-    ("Llama", "square weights transposed", {"change": transpose_squares}),
-    ("Llama", "gate and up swapped", {"change": swap_gate_and_up}),
-    ("Llama", "another rope_theta", {"edit": rotate_faster}),
-    ("Llama", "another eps", {"edit": larger_eps}),
+    ("GPT-2", "queries and keys swapped", of_each("c_attn", swap_queries_and_keys)),
+    ("GPT-2", "square weights transposed", of_each("", transpose_squares)),
+    ("GPT-2", "the last norm's weight rounded to bf16", of_each("ln_f.weight", lambda weight: weight.bfloat16().float())),
+    ("Llama, a key for each query", "queries and keys swapped", swap("q_proj", "k_proj")),
+    ("Llama", "neighbors are rotated instead of halves", of_each("[qk]_proj", interleave_rotations)),
+    ("Llama", "keys and values in another order", of_each("[kv]_proj", reverse_heads)),
+    ("Llama", "square weights transposed", of_each("", transpose_squares)),
+    ("Llama", "gate and up swapped", swap("gate_proj", "up_proj")),
+    ("Llama", "another rope_theta", lambda _, config: config["rope_parameters"].update(rope_theta=90000.0)),
+    ("Llama", "another eps", lambda _, config: config.update(rms_norm_eps=2e-5)),
 ]

@@ -1,12 +1,14 @@
 """libtorch: the user's own, or the package torch in a virtual environment of ours. And nvcc, which a CUDA build needs."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-from launcher.checkout import Kind
+from launcher.checkout import CPU, ROOT, Kind
 from launcher.console import fail, say
 from launcher.logs import Log
 from launcher.processes import output_of
@@ -94,29 +96,41 @@ def need_nvcc() -> None:
 # ---- setting it up ----------------------------------------------------------------------------------------------------
 
 
-def need_torch(kind):
-    """The environment is made under another name and renamed once it is complete, so the remains of an interrupted set-up
-    are never mistaken for it. No other environment is touched."""
+@contextlib.contextmanager
+def new_venv(venv: Path, requirements: Path, log: Log) -> Iterator[tuple[Path, list]]:
+    """The folder of an environment that the block completes, and the command of its pip. It takes its name, which is in its
+    scripts, and the place of an older one at the end of the block, so the remains of an interrupted set-up are never mistaken
+    for it. No other environment is touched."""
+    new = venv.with_name(venv.name + ".partial")
+    shutil.rmtree(new, ignore_errors=True)
+    log.run(["python3", "-m", "venv", new])
+    yield new, [new / "bin/python", "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
+    for file in [*(new / "bin").iterdir(), new / "pyvenv.cfg"]:
+        content = b"" if file.is_symlink() or not file.is_file() else file.read_bytes()
+        if new.name.encode() in content and b"\0" not in content:
+            file.write_bytes(content.replace(new.name.encode(), venv.name.encode()))
+    shutil.copy(requirements, new / "requirements.txt")
+    shutil.rmtree(venv, ignore_errors=True)
+    new.rename(venv)
+
+
+def need_torch(kind: Kind) -> None:
     if own_torch() or has_venv(kind):
         return
     say(f"asking pip what {wanted_torch(kind)} needs")
-    new, log = kind.venv.with_name(kind.venv.name + ".partial"), Log("venv")
-    python, plan = new / "bin/python", new / "plan.json"
-    pip_install = [python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-    shutil.rmtree(new, ignore_errors=True)
-    log.run(["python3", "-m", "venv", new])
-    # Only pip 25.3 and later can plan without downloading; without a network, the installed one can still install files.
-    log.run([*pip_install, "--upgrade", "pip>=25.3"], may_fail=True)
-    fast = ["--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report", plan]
-    log.run([*pip_install, *fast, "-r", kind.requirements])
-    packages, text = judge(read_packages(json.loads(plan.read_text())), kind.is_cuda)
-    if not packages:
-        fail(text)
-    say(text)
-    (new / "packages.txt").write_text("\n".join(requirements(packages)) + "\n")
-    log.run([*pip_install, "--no-deps", "-r", new / "packages.txt"])
-    log.run([python, "-c", *loads_torch(kind, new)])
-    put_in_place(new, kind.venv, kind.requirements)
+    log = Log("venv")
+    with new_venv(kind.venv, kind.requirements, log) as (new, pip_install):
+        # Only pip 25.3 and later can plan without downloading; without a network, the installed one can still install files.
+        log.run([*pip_install, "--upgrade", "pip>=25.3"], may_fail=True)
+        fast, plan = ["--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report"], new / "plan.json"
+        log.run([*pip_install, *fast, plan, "-r", kind.requirements])
+        packages, text = judge(read_packages(json.loads(plan.read_text())), kind.is_cuda)
+        if not packages:
+            fail(text)
+        say(text)
+        (new / "packages.txt").write_text("\n".join(requirements(packages)) + "\n")
+        log.run([*pip_install, "--no-deps", "-r", new / "packages.txt"])
+        log.run([new / "bin/python", "-c", *loads_torch(kind, new)])
 
 
 def loads_torch(kind, venv):
@@ -126,12 +140,27 @@ def loads_torch(kind, venv):
     return ["import ctypes, sys; ctypes.CDLL(sys.argv[1])", torch_in(venv) / "lib/libtorch_cpu.so"]
 
 
-def put_in_place(new, venv, requirements):
-    """A complete environment takes its name, which is in its scripts, and the place of an older one."""
-    for file in [*(new / "bin").iterdir(), new / "pyvenv.cfg"]:
-        content = b"" if file.is_symlink() or not file.is_file() else file.read_bytes()
-        if new.name.encode() in content and b"\0" not in content:
-            file.write_bytes(content.replace(new.name.encode(), venv.name.encode()))
-    shutil.copy(requirements, new / "requirements.txt")
-    shutil.rmtree(venv, ignore_errors=True)
-    new.rename(venv)
+# ---- Python packages that only tests need, in environments of their own: .ladder/venv-NAME -----------------------------
+
+
+def why_no_torch() -> str:
+    """Why Python has no torch that transformers could use; nothing if it has."""
+    if own_torch() and not has_venv(CPU):
+        return "it needs the torch of .ladder/venv, and LADDER_TORCH names another libtorch"
+    return "Python cannot import the CPU half of a CUDA build of torch" if is_cpu_half(CPU) else ""
+
+
+def need_environment(name: str, sees_torch: bool = False) -> Path:
+    """That of scripts/requirements-NAME.txt."""
+    venv, wanted = ROOT / f".ladder/venv-{name}", ROOT / f"scripts/requirements-{name}.txt"
+    stamp = venv / "requirements.txt"
+    if stamp.is_file() and stamp.read_bytes() == wanted.read_bytes():
+        return venv
+    say(f"installing {wanted.name} into .ladder/{venv.name}")
+    log = Log(venv.name)
+    with new_venv(venv, wanted, log) as (new, pip_install):
+        if sees_torch:
+            packages, packages_of_torch = next(new.glob("lib/python3*/site-packages")), torch_in(CPU.venv).parent
+            (packages / "torch.pth").write_text(f"{os.path.relpath(packages_of_torch, packages)}\n")
+        log.run([*pip_install, "-r", wanted])
+    return venv

@@ -102,13 +102,13 @@ class Rank:
 
 
 class Loop:
-    """What the loops have in common: a rank, and the plans of the step that it runs."""
+    """What the loops have in common: a rank, and the plans of the step that it runs. A pipeline has one for each stage, with
+    some of the layers, in the first of its replicas."""
 
-    def __init__(self, facts, speed, link):
-        self.facts, self.speed, self.rank = facts, speed, Rank(speed, link)
-        self.ranks, self.microbatches = facts["world_size"], facts["microbatches"]
+    def __init__(self, facts, speed, link, ranks, layers):
+        self.facts, self.speed, self.link, self.rank = facts, speed, link, Rank(speed, link)
+        self.ranks, self.layers, self.microbatches = ranks, layers, facts["microbatches"]
         self.config, self.param_bytes, self.grad_bytes = facts["config"], facts["param_bytes"], facts["grad_bytes"]
-        self.layers = range(len(facts["layers"]))
         self.tensors = [(layer, *numels) for layer in self.layers for numels in facts["layers"][layer]["tensors"]]
         self.numel = sum(padded for _, _, padded in self.tensors)
         sharded = NORM_BLOCK * self.ranks
@@ -230,78 +230,66 @@ def data_parallel(loop):
 # ---- the others -------------------------------------------------------------------------------------------------------
 
 
-class Stage:
-    """One stage of a pipeline, on rank `index` of the first replica."""
-
-    def __init__(self, loop, chunks, index):
-        self.loop, self.index, self.rank = loop, index, Rank(loop.speed, loop.rank.link)
-        num_stages = loop.facts["stages"]
-        layers = [layer for chunk in range(index, len(chunks), num_stages) for layer in chunks[chunk]]
-        self.tensors = [tensor for tensor in loop.tensors if tensor[0] in layers]
-        self.tied = loop.config["tie-embeddings"] and num_stages > 1 and index in (0, num_stages - 1)
-        if self.tied and index:  # a copy, the last tensor of the head's unit
-            self.tensors.append((loop.layers[-1], *loop.tensors[0][1:]))
-        self.numel = sum(padded for _, _, padded in self.tensors)
-
-
 def run_flush(loop, stages, schedule):
     """Each stage computes in the order of its plan, as soon as what it needs has arrived."""
-    chunks, num_stages = schedule["chunks"], len(stages)
+    chunks, arrivals = schedule["chunks"], {}
     size = loop.config["micro-batch-size"] * loop.config["context"] * loop.config["channels"] * loop.param_bytes
     kinds = {"F": (loop.speed.forward_s, 1), "B": (loop.speed.backward_s, 1), "I": (loop.speed.backward_s, 0.5), "W": (loop.speed.backward_s, 0.5)}
-    arrivals, next_action, is_moving = {}, [0] * num_stages, True
-    while is_moving:
-        is_moving = False
-        for at, (stage, actions) in enumerate(zip(stages, schedule["stages"])):
-            while next_action[at] < len(actions):
-                kind, (chunk, microbatch) = actions[next_action[at]][0], map(int, actions[next_action[at]][1:].split("."))
-                from_chunk = chunk - 1 if kind == "F" else chunk + 1
-                needed = ("F" if kind == "F" else "B", from_chunk, microbatch)
-                if kind != "W" and 0 <= from_chunk < len(chunks):
-                    if needed not in arrivals:
-                        break
-                    stage.rank.wait(arrivals[needed])
-                seconds, share = kinds[kind]
-                stage.rank.compute(share * sum(seconds[layer] for layer in chunks[chunk]) / loop.speed.sharing)
-                to_chunk = chunk + 1 if kind == "F" else chunk - 1
-                if kind != "W" and 0 <= to_chunk < len(chunks):
-                    sent = stage.rank.start("send", Sent(1, messages(1, size), size))
-                    arrivals["F" if kind == "F" else "B", chunk, microbatch] = sent
-                next_action[at] += 1
-                is_moving = True
+
+    def run(rank, actions):
+        """Yields where it cannot go on."""
+        for action in actions:
+            kind, (chunk, microbatch) = action[0], map(int, action[1:].split("."))
+            seconds, share = kinds[kind]
+            what, next_chunk = ("F", chunk + 1) if kind == "F" else ("B", chunk - 1)
+            needed = (what, 2 * chunk - next_chunk, microbatch)
+            if kind != "W" and 0 <= needed[1] < len(chunks):
+                while needed not in arrivals:
+                    yield
+                rank.wait(arrivals[needed])
+            rank.compute(share * sum(seconds[layer] for layer in chunks[chunk]) / loop.speed.sharing)
+            if kind != "W" and 0 <= next_chunk < len(chunks):
+                arrivals[what, chunk, microbatch] = rank.start("send", Sent(1, messages(1, size), size))
+
+    running = [run(stage.rank, actions) for stage, actions in zip(stages, schedule["stages"])]
+    while running:
+        running = [stage for stage in running if next(stage, "the end") is None]
 
 
-def all_of(stages, numel, size, ranks=None, places=None):
-    """An all-reduce among the stages, or, on so many ranks, of the whole world: the slowest decides."""
-    places = places or [stage.index for stage in stages]
-    done = [stage.rank.start("all_reduce", all_reduce(numel, size, ranks or len(stages), i)) for stage, i in zip(stages, places)]
+def all_of(stages, places, ranks, numel, size):
+    """An all-reduce of so many ranks, in which the stages have these places: the slowest decides."""
+    done = [stage.rank.start("all_reduce", all_reduce(numel, size, ranks, place)) for stage, place in zip(stages, places)]
     for stage in stages:
         stage.rank.wait(*done)
 
 
 def pipeline(loop):
-    schedule = loop.facts["schedule"]
-    stages = [Stage(loop, schedule["chunks"], index) for index in range(loop.facts["stages"])]
-    replicas = loop.ranks // len(stages)
+    schedule, num_stages = loop.facts["schedule"], loop.facts["stages"]
+    chunks, places = schedule["chunks"], range(num_stages)
+    layers = [sum(chunks[place::num_stages], []) for place in places]
+    stages = [Loop(loop.facts, loop.speed, loop.link, loop.ranks // num_stages, layers[place]) for place in places]
+    tied = [stages[0], stages[-1]] if loop.config["tie-embeddings"] and num_stages > 1 else []
+    if tied:  # the last stage has a copy, the last tensor of the head's unit
+        stages[-1].tensors.append((loop.layers[-1], *loop.tensors[0][1:]))
+        stages[-1].numel += loop.tensors[0][2]
     norm_blocks = sum(ceil_div(sum(padded for at, _, padded in loop.tensors if at == layer), NORM_BLOCK) for layer in loop.layers)
     for stage in stages:
-        stage.rank.wait(stage.rank.start("all_reduce", all_reduce(1, 8, replicas)))
+        stage.sum_of_numbers(1)
     per_flush = 1 + max(int(action.split(".")[1]) for action in schedule["stages"][0])
     for _ in range(loop.microbatches // per_flush):
         run_flush(loop, stages, schedule)
     for stage in stages:
-        buckets = plan_buckets(stage.tensors, loop.grad_bytes, int(loop.config["bucket-mb"] * 2**20))
-        stage.rank.wait(*[stage.rank.start("all_reduce", all_reduce(numel, loop.grad_bytes, replicas)) for _, numel in buckets])
-    if tied := [stage for stage in stages if stage.tied]:
-        all_of(tied, loop.tensors[0][1], loop.grad_bytes, places=range(2))
-    all_of(stages, norm_blocks, 8)
+        stage.rank.wait(*[stage.all_reduce(numel, loop.grad_bytes) for _, numel in stage.pieces("buckets")])
+    if tied:
+        all_of(tied, range(2), 2, loop.tensors[0][1], loop.grad_bytes)
+    all_of(stages, places, num_stages, norm_blocks, 8)
     for stage in stages:
         stage.rank.compute(stage.numel * (2 * loop.speed.norm_s + loop.speed.update_s) / loop.speed.sharing)
-    all_of(stages, norm_blocks, 8)
-    all_of(stages, 2, 8, loop.ranks)
+    all_of(stages, places, num_stages, norm_blocks, 8)
+    all_of(stages, places, loop.ranks, 2, 8)
     check_sent(loop.facts, [stage.rank.sent for stage in stages])
     loop.rank = max((stage.rank for stage in stages), key=lambda rank: rank.computed)
-    at_work = loop.speed.sharing * sum(stage.rank.computed for stage in stages) / len(stages)  # no core is idle in a bubble
+    at_work = loop.speed.sharing * sum(stage.rank.computed for stage in stages) / num_stages  # no core is idle in a bubble
     return max(stages[0].rank.now, at_work) + loop.speed.rest_s
 
 
@@ -341,6 +329,6 @@ class Estimate(NamedTuple):
 
 
 def estimate(facts, speed, link):
-    loop = Loop(facts, speed, link)
+    loop = Loop(facts, speed, link, facts["world_size"], range(len(facts["layers"])))
     seconds = LOOPS[facts["step"]](loop)
     return Estimate(seconds, max(0.0, seconds - loop.rank.computed))

@@ -15,8 +15,7 @@ from launcher import exercise, predict
 from launcher.build import need_built, need_configured, prepare_release, setup_lock
 from launcher.checkout import CPU, CUDA, LOGS, ROOT, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, say, usage_error
-from launcher.environments import need_environment, why_no_torch
-from launcher.libtorch import need_nvcc, need_torch
+from launcher.libtorch import need_environment, need_nvcc, need_torch, why_no_torch
 from launcher.logs import Log, Reader, log_path
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
 from launcher.processes import call, finish, output_of, start
