@@ -29,18 +29,16 @@ import os
 import re
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 from processes import BUILD
-from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, cpu_name, flops_per_token, make_parser
-from race import measure as measure_race
-from race import parse, print_load, require_program, write_figures
+from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, cpu_name, flops_per_token, make_parser, parse
+from race import ratios_to, require_program, require_ratio, write_figures
 from results import write
 from zero_vs_python import STEPS
 from launcher.console import count_from
 from launcher.steps import trainer_in
-from launcher.tables import table
+from launcher.tables import table_of
 
 RESULTS = ROOT / "benchmarks/gpu_results"
 GPT2_124M = {"layers": 12, "heads": 12, "channels": 768, "context": 1024, "vocab_size": 50304}
@@ -97,11 +95,6 @@ def peak_bytes_of(run):
     return run["memory"][0]["peak"] if "memory" in run else run.get("peak_bytes")
 
 
-def ratios_to(kind, reference, tokens_per_s):
-    """Speed of the one over that of the other, round by round."""
-    return [a / b for a, b in zip(tokens_per_s[kind], tokens_per_s[reference], strict=True)]
-
-
 def spread(values, digits):
     return f"{min(values):,.{digits}f} to {max(values):,.{digits}f}"
 
@@ -110,32 +103,29 @@ def gib(num_bytes):
     return "–" if num_bytes is None else f"{num_bytes / 2**30:.2f}"
 
 
-def speed_table(tokens_per_s, peak_bytes, tokens_per_step, flops, peak_tflops):
-    """Step 0 and its opponents."""
-    lines = [["one GPU", "tokens/s", "over rounds", "ms per step", "MFU", "peak GiB", "step 0 ÷ this one"]]
+def rows_of(tokens_per_s, peak_bytes, tokens_per_step, flops, peak_tflops):
+    """What the tables say of each program."""
     for kind, speeds in tokens_per_s.items():
-        if kind not in STEPS:
-            median = statistics.median(speeds)
-            share = mfu(median, flops, peak_tflops)
-            ratio = statistics.median(ratios_to("step0", kind, tokens_per_s))
-            lines.append(
-                [NAMES[kind], f"{median:,.0f}", spread(speeds, 0), f"{1e3 * tokens_per_step / median:.2f}",
-                 "–" if share is None else f"{100 * share:.1f}%", gib(peak_bytes[kind]), f"{ratio:.3f}"]
-            )  # fmt: skip
-    return table(lines, numbers_right=True)
+        median, ratios = statistics.median(speeds), ratios_to(kind, "step0", tokens_per_s)
+        share = mfu(median, flops, peak_tflops)
+        yield {
+            "kind": kind, "name": NAMES[kind], "tokens_per_s": median, "tokens_over_rounds": spread(speeds, 0), "ms": 1e3 * tokens_per_step / median,
+            "mfu": "–" if share is None else f"{share:.1%}", "peak": gib(peak_bytes[kind]), "ratio": statistics.median(ratios),
+            "of_step0": statistics.median(ratios_to("step0", kind, tokens_per_s)), "over_rounds": spread(ratios, 3),
+        }  # fmt: skip
 
 
-def steps_table(tokens_per_s, peak_bytes):
-    """Steps 4 to 7 on one rank, which should cost nothing."""
-    lines = [["1 rank", "tokens/s", "÷ step 0", "over rounds", f"at most {100 * AIM:.0f}% slower", "peak GiB"]]
-    for kind in [kind for kind in STEPS if kind in tokens_per_s]:
-        ratios = ratios_to(kind, "step0", tokens_per_s)
-        ratio = statistics.median(ratios)
-        lines.append(
-            [NAMES[kind], f"{statistics.median(tokens_per_s[kind]):,.0f}", f"{ratio:.3f}", spread(ratios, 3),
-             "yes" if ratio >= 1 - AIM else "no", gib(peak_bytes[kind])]
-        )  # fmt: skip
-    return table(lines, numbers_right=True)
+# Step 0 and its opponents; steps 4 to 7 on one rank, which should cost nothing.
+SPEEDS = {"one GPU": "{name}", "tokens/s": "{tokens_per_s:,.0f}", "over rounds": "{tokens_over_rounds}", "ms per step": "{ms:.2f}", "MFU": "{mfu}",
+          "peak GiB": "{peak}", "step 0 ÷ this one": "{of_step0:.3f}"}  # fmt: skip
+STEPS_COST = {"1 rank": "{name}", "tokens/s": "{tokens_per_s:,.0f}", "÷ step 0": "{ratio:.3f}", "over rounds": "{over_rounds}",
+              f"at most {AIM:.0%} slower": lambda row: "yes" if row["ratio"] >= 1 - AIM else "no", "peak GiB": "{peak}"}  # fmt: skip
+
+
+def tables_of(rows):
+    rows = list(rows)
+    yield table_of([row for row in rows if row["kind"] not in STEPS], SPEEDS, numbers_right=True)
+    yield table_of([row for row in rows if row["kind"] in STEPS], STEPS_COST, numbers_right=True)
 
 
 def heading(a, device_name, torch_version):
@@ -197,62 +187,55 @@ def parse_arguments():
     return arguments
 
 
-def make_runs(a, race):
-    """Kind -> a function that trains so many steps."""
+def make_race(a):
+    race = Race(a, a.build / STEP0 / STEP0, vocab_size=a.vocab_size, device=a.device)
 
-    def ours(step, is_deterministic="false"):
-        options = ("--precision", "bf16", "--deterministic", is_deterministic)
-        return lambda steps: race.run_step(trainer_in(a.build, step), steps, *options)
+    def add_ours(kind, step, is_deterministic="false"):
+        race.add_step(kind, NAMES[kind], trainer_in(a.build, step), "--precision", "bf16", "--deterministic", is_deterministic)
 
-    def python(kind):
+    add_ours("step0", STEP0)
+    if a.device == "cuda":
+        add_ours("step0-graphs", GRAPHS)
+    add_ours("step0-deterministic", STEP0, "true")
+    for kind in a.peers:
         precision, _, is_compiled = kind.partition("-")
-        further = ("--compile",) if is_compiled else ()
-        return lambda steps: race.run_python("module", steps, precision=precision, further=further)
-
-    return {
-        "step0": ours(STEP0),
-        **({"step0-graphs": ours(GRAPHS)} if a.device == "cuda" else {}),
-        "step0-deterministic": ours(STEP0, "true"),
-        **{kind: python(kind) for kind in a.peers},
-        **{kind: ours(step) for kind, step in STEPS.items()},
-    }
+        race.add_python(kind, NAMES[kind], "--precision", precision, *(["--compile"] if is_compiled else []))
+    for kind, step in STEPS.items():
+        add_ours(kind, step)
+    return race
 
 
 def measure(a):
-    """Prints everything; returns the figures."""
+    """Prints everything; returns the race and further figures."""
     first, peak_bytes = {}, {}  # first: those that compare losses
 
     def on_run(kind, run):
         peak_bytes[kind] = peak_bytes_of(run)
         first.setdefault(kind, run)
 
-    with tempfile.TemporaryDirectory(prefix="ladder-gpu-") as folder:
-        race = Race(a, folder, a.build / STEP0 / STEP0, vocab_size=a.vocab_size, device=a.device)
-        step0, runs = race.start_report, make_runs(a, race)
-        print(heading(a, a.device_name, step0["torch_version"]))
-        print(f"\nLosses, which may differ by {a.tolerance:.0e} relative:", flush=True)
-        tokens_per_s, loads, progress = measure_race(a, race, runs, NAMES, [list(runs)], lambda kind: 1, a.tolerance, on_run)
+    race = make_race(a)
+    step0 = race.start_report
+    print(heading(a, a.device_name, step0["torch_version"]))
+    print(f"\nLosses, which may differ by {a.tolerance:.0e} relative:", flush=True)
+    race.measure(race.programs, tolerance=a.tolerance, on_run=on_run)
     versions = {first[kind]["torch_version"].partition("+")[0] for kind in a.peers if kind in first}  # without +cu130, for example
     if others := versions - {step0["torch_version"].partition("+")[0]}:
         print(f"The Python programs run another torch: {', '.join(sorted(others))}")
-    flops = flops_per_token(a, step0["num_parameters"])
-    print("\n" + speed_table(tokens_per_s, peak_bytes, a.micro_batch_size * a.context, flops, a.peak_tflops))
-    print("\n" + steps_table(tokens_per_s, peak_bytes))
+    flops, tokens_per_s = flops_per_token(a, step0["num_parameters"]), race.tokens_per_s
+    for text in tables_of(rows_of(tokens_per_s, peak_bytes, a.micro_batch_size * a.context, flops, a.peak_tflops)):
+        print("\n" + text)
     peak = f"a share of {a.peak_tflops:g} TFLOP/s (dense bf16)" if a.peak_tflops else "no peak without --peak-tflops"
     print(f"\nMFU: {flops / 1e6:.1f} MFLOP a token by PaLM's formula, 6·parameters + 12·L·C·T; {peak}.")
-    print_load(loads)
     backends = {kind: run["attention_backend"] for kind, run in first.items() if run.get("attention_backend")}
     if backends:
         print("Attention: " + "; ".join(f"{NAMES[kind]} {backend}" for kind, backend in backends.items()))
-    progress.finish()
-    return {
-        "device": a.device_name, "torch_version": step0["torch_version"], "num_parameters": step0["num_parameters"],
-        "flops_per_token": flops, "peak_tflops": a.peak_tflops, "tokens_per_second": tokens_per_s,
-        "mfu": {kind: mfu(statistics.median(speeds), flops, a.peak_tflops) for kind, speeds in tokens_per_s.items()},
-        "ratios_to_step0": {kind: ratios_to(kind, "step0", tokens_per_s) for kind in tokens_per_s},
-        "peak_bytes": peak_bytes, "attention_backends": backends,
-        "losses": {kind: run["losses"] for kind, run in first.items()}, "load": loads,
-    }  # fmt: skip
+    return race.finish(
+        device=a.device_name, torch_version=step0["torch_version"], num_parameters=step0["num_parameters"],
+        flops_per_token=flops, peak_tflops=a.peak_tflops,
+        mfu={kind: mfu(statistics.median(speeds), flops, a.peak_tflops) for kind, speeds in tokens_per_s.items()},
+        ratios_to_step0={kind: ratios_to(kind, "step0", tokens_per_s) for kind in tokens_per_s},
+        peak_bytes=peak_bytes, attention_backends=backends, losses={kind: run["losses"] for kind, run in first.items()},
+    )  # fmt: skip
 
 
 class Tee(io.StringIO):
@@ -269,7 +252,7 @@ def write_results(a, text, figures):
     a.write.mkdir(parents=True, exist_ok=True)
     stem = a.write / file_name_of(a.device_name)
     write(stem.with_suffix(".txt"), text)
-    write(stem.with_suffix(".json"), json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1) + "\n")
+    write_figures(stem.with_suffix(".json"), options, figures)
     print(f"bench gpu: wrote {stem.name}.txt and {stem.name}.json", file=sys.stderr)
 
 
@@ -279,11 +262,8 @@ def main():
         figures = measure(arguments)
     if arguments.write:
         write_results(arguments, output.getvalue(), figures)
-    write_figures(arguments, figures)
-    for kind in STEPS if arguments.at_least else ():
-        ratio = statistics.median(figures["ratios_to_step0"][kind])
-        if ratio < arguments.at_least:
-            sys.exit(f"{NAMES[kind]}: the median ratio {ratio:.3f} to step 0 is below {arguments.at_least}")
+    for kind in STEPS:
+        require_ratio(arguments, statistics.median(figures["ratios_to_step0"][kind]), f"{NAMES[kind]}: the median ratio to step 0")
 
 
 def self_test():
@@ -313,10 +293,11 @@ def self_test():
         return [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()[2:]]
 
     peak_bytes = {kind: 2**30 for kind in speeds}
-    step0, masters = cells(speed_table(speeds, peak_bytes, 16384, flops, 312))
+    step0_and_peers, steps = tables_of(rows_of(speeds, peak_bytes, 16384, flops, 312))
+    step0, masters = cells(step0_and_peers)
     assert step0 == ["step 0", "200,000", "100,000 to 300,000", "81.92", "55.1%", "1.00", "1.000"], step0
     assert masters[:2] == ["PyTorch eager, masters", "100,000"] and masters[-1] == "2.000", masters
-    rows = cells(steps_table(speeds, peak_bytes))
+    rows = cells(steps)
     assert [row[0] for row in rows] == ["step 4", "step 5", "step 6", "step 7"], rows
     assert rows[0][1:] == ["196,000", "0.970", "0.960 to 0.980", "yes", "1.00"], rows[0]
     assert rows[2][2:5] == ["0.960", "0.900 to 0.997", "no"], rows[2]

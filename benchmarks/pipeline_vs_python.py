@@ -21,12 +21,10 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 from processes import BUILD, run_all
-from race import VOCABULARY, Race, make_parser, measure, parse, print_figures, print_load, ratios_of
-from race import shape_text, write_figures
+from race import VOCABULARY, Race, make_parser, parse, ratios_to, shape_text
 from launcher.console import count_from, list_of
 from launcher.tables import table
 
@@ -71,24 +69,18 @@ def saved_bytes(a, num_blocks, has_head):
     return 4 * a.micro_batch_size * a.context * per_token
 
 
-def make_runs(race, a, blocks):
-    """Name -> how to run it with so many steps, and name -> microbatches per step."""
-    runs, num_microbatches = {}, {}
-    products = ("--products", a.products)
-    p = a.stages
-    cut = ",".join(str(count) for count in blocks)
+def add_programs(race, a, blocks):
+    """A kind of program for each number of microbatches."""
+    p, cut = a.stages, ",".join(map(str, blocks))
     for m in a.microbatches:
-        ours = ("--num-microbatches", str(m), *products)
-        runs[f"step 0, m={m}"] = lambda steps, o=ours: race.run_step(a.step0, steps, *o)
-        runs[f"step 0, {p} copies, m={m}"] = lambda steps, o=ours: race.run_step(a.step0, steps, *o, copies=p)
+        alone, copies = f"step 0, m={m}", f"step 0, {p} copies, m={m}"
+        ours = ("--num-microbatches", str(m), "--products", a.products)
+        race.add_step(alone, alone, a.step0, *ours, num_microbatches=m)
+        race.add_step(copies, copies, a.step0, *ours, copies=p, num_microbatches=m * p)
         for kind, name in SCHEDULES.items():
-            pipeline = (*ours, "--pipeline-stages", str(p), "--pipeline-schedule", kind)
-            peer = ("--num-microbatches", str(m), "--blocks", cut)
-            runs[f"step 8 {name}, m={m}"] = lambda steps, o=pipeline: race.run_step(a.step8, steps, *o, ranks=p)
-            runs[f"PyTorch {name}, m={m}"] = lambda steps, k=kind, o=peer: race.run_python("module", steps, p, k, further=o)
-        for name in runs:
-            num_microbatches.setdefault(name, m * p if "copies" in name else m)
-    return runs, num_microbatches
+            mine, peer = f"step 8 {name}, m={m}", f"PyTorch {name}, m={m}"
+            race.add_step(mine, mine, a.step8, *ours, "--pipeline-stages", str(p), "--pipeline-schedule", kind, ranks=p, num_microbatches=m)
+            race.add_python(peer, peer, "--parallel", kind, "--num-microbatches", str(m), "--blocks", cut, ranks=p, num_microbatches=m)
 
 
 def print_summary(a, share, tokens_per_s):
@@ -96,8 +88,8 @@ def print_summary(a, share, tokens_per_s):
     p, rows = a.stages, []
     lines = [["", "of one process", "of p copies", "limit", "of the limit", "with the cut", "step 8 / PyTorch"]]
 
-    def ratio(x, y):
-        return statistics.median(b / c for b, c in zip(tokens_per_s[x], tokens_per_s[y]))
+    def ratio(kind, reference):
+        return statistics.median(ratios_to(kind, reference, tokens_per_s))
 
     for m in a.microbatches:
         limit, limit_of_cut = m / (m + p - 1), m / (p * (1 + (m - 1) * share))
@@ -138,32 +130,24 @@ def main():
     print(f"{a.stages} stages; products: {a.products}; {shape_text(a, 'rows a microbatch')}", flush=True)
     if a.stages > os.cpu_count():
         print(f"{a.stages} stages share {os.cpu_count()} cores: the limit of the bubble does not hold")
-    with tempfile.TemporaryDirectory(prefix="ladder-pipeline-") as folder:
-        race = Race(a, folder, a.step0, max(a.microbatches), is_tied=False)
-        blocks = blocks_of_stages(race, a)
-        share = largest_share(a, blocks)
-        print(f"blocks on each stage: {blocks}; the largest has {100 * share:.1f}% of the arithmetic", flush=True)
-        runs, num_microbatches = make_runs(race, a, blocks)
-        m = min(a.microbatches)
-        pipelines = [f"{program} {name}, m={m}" for name in SCHEDULES.values() for program in ("step 8", "PyTorch")]
-        same = [f"step 0, m={m}", *pipelines]
-        peaks, names = {}, {kind: kind for kind in runs}
+    race = Race(a, a.step0, max(a.microbatches), is_tied=False)
+    blocks = blocks_of_stages(race, a)
+    share = largest_share(a, blocks)
+    print(f"blocks on each stage: {blocks}; the largest has {100 * share:.1f}% of the arithmetic", flush=True)
+    add_programs(race, a, blocks)
+    peaks, fewest = {}, f", m={min(a.microbatches)}"
 
-        def on_run(kind, figures):
-            if kind.startswith("step 8"):
-                peaks[kind] = [memory["activations_peak"] for memory in figures["memory"]]
+    def on_run(kind, figures):
+        if kind.startswith("step 8"):
+            peaks[kind] = [memory["activations_peak"] for memory in figures["memory"]]
 
-        tokens_per_s, loads, progress = measure(a, race, runs, names, [same], num_microbatches.get, on_run=on_run)
-
-    a.microbatches = [m for m in a.microbatches if all(kind in tokens_per_s for kind in runs if kind.endswith(f", m={m}"))]
-    pairs = [(f"step 8 {s}, m={m}", f"PyTorch {s}, m={m}") for m in a.microbatches for s in SCHEDULES.values()]
-    ratios = ratios_of(names, pairs, tokens_per_s)
-    print_figures(names, tokens_per_s, ratios)
-    summary = print_summary(a, share, tokens_per_s)
+    race.measure([kind for kind in race.programs if kind.endswith(fewest) and "copies" not in kind], on_run=on_run)
+    a.microbatches = [m for m in a.microbatches if all(kind in race.tokens_per_s for kind in race.programs if kind.endswith(f", m={m}"))]
+    ratios = race.ratios((f"step 8 {s}, m={m}", f"PyTorch {s}, m={m}") for m in a.microbatches for s in SCHEDULES.values())
+    race.print_figures(ratios)
+    summary = print_summary(a, share, race.tokens_per_s)
     memory = print_memory(a, blocks, peaks)
-    print_load(loads)
-    progress.finish()
-    write_figures(a, {"tokens_per_second": tokens_per_s, "ratios": ratios, "summary": summary, "memory": memory, "load": loads})
+    race.finish(ratios=ratios, summary=summary, memory=memory)
     if a.at_least and (lowest := min(statistics.median(values) for values in ratios.values())) < a.at_least:
         sys.exit(f"step 8 / PyTorch is {lowest:.3f} in the worst case, below {a.at_least}")
 

@@ -13,11 +13,14 @@ import socket
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from processes import Progress, command, on_ranks, run_all
-from results import ROOT, cpu_info, write
+from results import ROOT, cpu_name, write
 from launcher.console import count_from
+from launcher.tables import table
 
 VOCABULARY = 258
 OPTIMIZER = {"lr": 1e-4, "weight_decay": 1.0, "betas": [0.9, 0.95], "eps": 1e-8, "clip_norm": 1.0}
@@ -75,17 +78,23 @@ def write_tokens(path, num_tokens, vocab_size=VOCABULARY):
     path.write_bytes(tokens.tobytes())
 
 
+class Program(NamedTuple):
+    name: str  # in tables
+    train: Callable[[int], dict]  # so many steps; returns a run
+    num_microbatches: int  # of a step, those of all ranks together
+
+
 class Race:
-    """The files that the programs share, in a temporary folder, and how to start each of them.
+    """Programs by kind, the files that they share, and what was measured.
 
     A step has at most max_microbatches, those of all ranks together. All programs compute on the device.
     """
 
-    def __init__(
-        self, arguments, folder, start_program, max_microbatches=1, is_tied=True, vocab_size=VOCABULARY, device="cpu"
-    ):
-        self.arguments, self.folder, self.is_tied = arguments, Path(folder), is_tied
-        self.vocab_size, self.device = vocab_size, device
+    def __init__(self, arguments, start_program, max_microbatches=1, is_tied=True, vocab_size=VOCABULARY, device="cpu"):
+        self.arguments, self.is_tied, self.vocab_size, self.device = arguments, is_tied, vocab_size, device
+        self.programs, self.tokens_per_s, self.loads = {}, {}, []
+        self.files = tempfile.TemporaryDirectory(prefix="ladder-race-")  # is removed with this object
+        self.folder = Path(self.files.name)
         self.data = self.folder / "tokens.bin"
         self.num_steps = arguments.warmup_steps + arguments.steps
         rows = max_microbatches * arguments.micro_batch_size * max(self.num_steps, LOSSES_COMPARED)
@@ -95,37 +104,38 @@ class Race:
         self.checkpoint = start / "checkpoints/step_000000"
         self.start_report = json.loads((start / "report.json").read_text())
 
-    def run_step(self, program, num_steps, *further, ranks=1, copies=1):
+    def add_step(self, kind, name, program, *options, ranks=1, copies=1, num_microbatches=None):
         """A trainer of the course, under mpirun if it has several ranks; the slowest of so many copies at once."""
-        outs = [Path(tempfile.mkdtemp(prefix="run", dir=self.folder)) for _ in range(copies)]
-        commands = []
-        for out in outs:
-            words = [*self.step_command(program, num_steps, out), "--init-from", str(self.checkpoint), *further]
-            commands.append(on_ranks(ranks, words))
-        run_all(commands)
-        reports = [json.loads((out / "report.json").read_text()) for out in outs]
-        for out in outs:
-            shutil.rmtree(out)  # its checkpoint: 1.5 GB for GPT-2's 124 million parameters
-        return max(reports, key=lambda report: sum(report["step_seconds"]))
 
-    def run_python(self, kind, num_steps, ranks=1, parallel="ddp", precision="fp32", further=()):
+        def train(num_steps):
+            outs = [Path(tempfile.mkdtemp(prefix="run", dir=self.folder)) for _ in range(copies)]
+            further = ["--init-from", str(self.checkpoint), *options]
+            run_all([on_ranks(ranks, [*self.step_command(program, num_steps, out), *further]) for out in outs])
+            reports = [json.loads((out / "report.json").read_text()) for out in outs]
+            for out in outs:
+                shutil.rmtree(out)  # its checkpoint: 1.5 GB for GPT-2's 124 million parameters
+            return max(reports, key=lambda report: sum(report["step_seconds"]))
+
+        self.programs[kind] = Program(name, train, num_microbatches or ranks)
+
+    def add_python(self, kind, name, *options, model="module", ranks=1, num_microbatches=None):
         """python_trainer.py; with several ranks over gloo. Losses are means over ranks."""
         a = self.arguments
-        shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
-                 "vocab_size": self.vocab_size}  # fmt: skip
-        if not self.is_tied:
-            shape["is_tied"] = False
+        shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context, "vocab_size": self.vocab_size}
         words = [
-            sys.executable, str(ROOT / "benchmarks/python_trainer.py"), "--kind", kind, "--parallel", parallel,
-            "--precision", precision, "--device", self.device, *further,
-            "--checkpoint", str(self.checkpoint), "--data", str(self.data), "--shape", json.dumps(shape),
+            sys.executable, str(ROOT / "benchmarks/python_trainer.py"), "--kind", model, "--device", self.device, *options,
+            "--checkpoint", str(self.checkpoint), "--data", str(self.data), "--threads", str(a.threads),
+            "--shape", json.dumps(shape if self.is_tied else shape | {"is_tied": False}),
             "--options", json.dumps({**OPTIMIZER, "rows": a.micro_batch_size}),
-            "--num-steps", str(num_steps), "--threads", str(a.threads),
         ]  # fmt: skip
-        environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        texts = run_all([["env", f"RANK={rank}", *words] for rank in range(ranks)], environment)
-        runs = [json.loads(text.splitlines()[-1]) for text in texts]
-        return {**runs[0], "losses": [sum(losses) / ranks for losses in zip(*(run["losses"] for run in runs))]}
+
+        def train(num_steps):
+            environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+            texts = run_all([["env", f"RANK={rank}", *words, "--num-steps", str(num_steps)] for rank in range(ranks)], environment)
+            runs = [json.loads(text.splitlines()[-1]) for text in texts]
+            return {**runs[0], "losses": [sum(losses) / ranks for losses in zip(*(run["losses"] for run in runs))]}
+
+        self.programs[kind] = Program(name, train, num_microbatches or ranks)
 
     def step_command(self, program, num_steps, out):
         a, o = self.arguments, OPTIMIZER
@@ -135,6 +145,60 @@ class Race:
             lr_schedule="constant", weight_decay=o["weight_decay"], beta1=o["betas"][0], beta2=o["betas"][1], eps=o["eps"],
             clip_norm=o["clip_norm"], tie_embeddings=str(self.is_tied).lower(), device=self.device,
         )  # fmt: skip
+
+    def measure(self, *same, tolerance=LOSS_TOLERANCE, on_run=lambda kind, run: None):
+        """Checks that the kinds in each list of `same` train the same model; then runs each program once a round.
+
+        Tokens per second are by kind and round. If it is stopped, only whole rounds count, or a part of the first.
+        """
+        a, num_checks, speeds = self.arguments, sum(map(len, same)), {kind: [] for kind in self.programs}
+        num_runs, work_of_check, work_of_run = a.rounds * len(speeds), LOSSES_COMPARED + START_STEPS, self.num_steps + START_STEPS
+        print(f"{num_checks} runs of {LOSSES_COMPARED} steps, to compare losses, and {num_runs} of {self.num_steps}, to measure", file=sys.stderr)
+
+        def run(what, kind, num_steps, num_ignored, work):
+            program = self.programs[kind]
+            figures = program.train(num_steps)
+            on_run(kind, figures)
+            seconds = statistics.median(figures["step_seconds"][num_ignored:])
+            self.progress.add(f"{what}: {program.name}, {1e3 * seconds:.1f} ms a step", work)
+            return figures, program.num_microbatches * a.micro_batch_size * a.context / seconds
+
+        with Progress(num_checks * work_of_check + num_runs * work_of_run) as self.progress:
+            for first, *others in same:
+                expected, _ = run("losses", first, LOSSES_COMPARED, 1, work_of_check)
+                for kind in others:
+                    found, _ = run("losses", kind, LOSSES_COMPARED, 1, work_of_check)
+                    check_same_model(self.programs[kind].name, found, self.programs[first].name, expected, tolerance)
+            for number in range(a.rounds):
+                self.loads.append(os.getloadavg()[0])
+                for kind in speeds:
+                    speeds[kind].append(run(f"round {number + 1}", kind, self.num_steps, a.warmup_steps, work_of_run)[1])
+        if not any(speeds.values()):
+            self.progress.finish()
+        num_whole = min(map(len, speeds.values())) or 1
+        self.tokens_per_s = {kind: of[:num_whole] for kind, of in speeds.items() if of}
+
+    def ratios(self, pairs, more=()):
+        """{names: ratios by round} for each pair of kinds that were measured; `more` has the speeds of others by name."""
+        names, speeds = {kind: program.name for kind, program in self.programs.items()}, self.tokens_per_s | dict(more)
+        both = [pair for pair in pairs if speeds.keys() >= set(pair)]
+        return {" / ".join(names.get(kind, kind) for kind in pair): ratios_to(*pair, speeds) for pair in both}
+
+    def print_figures(self, ratios):
+        speeds = {self.programs[kind].name: of for kind, of in self.tokens_per_s.items()}
+        for what, values, form in (("tokens/s", speeds, ".0f"), ("ratio", ratios, ".3f")):
+            lines = [[name, *(f"{value:{form}}" for value in (*of, statistics.median(of)))] for name, of in values.items()]
+            rounds = [f"round {i + 1}" for i in range(len(next(iter(speeds.values()))))]
+            print("\n" + table([[what, *rounds, "median"], *lines], numbers_right=True))
+
+    def finish(self, **figures):
+        """Prints the load. Ends here if it was stopped; otherwise writes what --json asks for, and returns all figures."""
+        print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in self.loads))
+        self.progress.finish()
+        figures |= {"tokens_per_second": self.tokens_per_s, "load": self.loads}
+        if self.arguments.json:
+            write_figures(self.arguments.json, vars(self.arguments), figures)
+        return figures
 
 
 def free_port():
@@ -154,6 +218,11 @@ def check_same_model(kind, run, first, expected, tolerance):
           f"{drift:.1e} relative", flush=True)  # fmt: skip
 
 
+def ratios_to(kind, reference, tokens_per_s):
+    """Speed of the one over that of the other, round by round."""
+    return [a / b for a, b in zip(tokens_per_s[kind], tokens_per_s[reference], strict=True)]
+
+
 def flops_per_token(arguments, num_parameters):
     """Forward and backward, PaLM appendix B: 6·parameters + 12·L·H·(C/H)·T; the causal half counted in full."""
     return 6 * num_parameters + 12 * arguments.layers * arguments.channels * arguments.context
@@ -165,76 +234,8 @@ def shape_text(a, rows="rows a step and rank"):
             f"steps each\n{cpu_name()}")  # fmt: skip
 
 
-def print_load(loads):
-    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
-
-
-def write_figures(arguments, figures):
-    """What --json asks for: the options and the figures."""
-    if arguments.json:
-        options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
-        write(arguments.json, json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1) + "\n")
-
-
-def print_figures(names, tokens_per_s, ratios):
-    """Tokens per second, and ratios of them, round by round and their medians."""
-    num_rounds = len(next(iter(tokens_per_s.values())))
-    width = max(len(name) for name in ["tokens/s", *(names[kind] for kind in tokens_per_s), *ratios])
-    print(f"\n{'tokens/s':{width}}" + "".join(f"  round {r + 1}" for r in range(num_rounds)) + "    median")
-    for kind, speeds in tokens_per_s.items():
-        print(f"{names[kind]:{width}}" + "".join(f"{s:9.0f}" for s in speeds) + f" {statistics.median(speeds):9.0f}")
-    print("ratio")
-    for name, values in ratios.items():
-        print(f"{name:{width}}" + "".join(f"{value:9.3f}" for value in values) + f" {statistics.median(values):9.3f}")
-
-
-def ratios_of(names, pairs, tokens_per_s):
-    """{names: the tokens per second of the one over those of the other, round by round} for each pair of kinds."""
-    both = [(a, b) for a, b in pairs if a in tokens_per_s and b in tokens_per_s]
-    return {f"{names[a]} / {names[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in both}
-
-
-def cpu_name():
-    """Model, and the widest vectors that it has: with every figure."""
-    lines = cpu_info()
-    flags = lines["flags"].split()
-    vectors = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
-    family = f"family {lines['cpu family']}, model {lines['model']}" if "cpu family" in lines else "family unknown"
-    return f"{lines['model name']} ({family}, {vectors}), {os.cpu_count()} cores"
-
-
-def measure(arguments, race, runs, names, same, num_microbatches, tolerance=LOSS_TOLERANCE, on_run=lambda kind, run: None):
-    """Checks that the kinds in each list of `same` train the same model; then each of `runs` once a round.
-
-    num_microbatches(kind): how many a step has, those of all ranks together. Returns tokens per second by kind and round, the
-    machine's load before each round, and the Progress. If that was stopped, only whole rounds count, or a part of the first.
-    """
-    tokens_per_s, loads, num_checks, num_runs = {kind: [] for kind in runs}, [], sum(map(len, same)), arguments.rounds * len(runs)
-    work_of_check, work_of_run = LOSSES_COMPARED + START_STEPS, race.num_steps + START_STEPS
-    print(f"{num_checks} runs of {LOSSES_COMPARED} steps, to compare losses, and {num_runs} of {race.num_steps}, to measure", file=sys.stderr)
-
-    def run(what, kind, num_steps, num_ignored, work):
-        figures = runs[kind](num_steps)
-        on_run(kind, figures)
-        seconds = statistics.median(figures["step_seconds"][num_ignored:])
-        progress.add(f"{what}: {names[kind]}, {1e3 * seconds:.1f} ms a step", work)
-        return figures, num_microbatches(kind) * arguments.micro_batch_size * arguments.context / seconds
-
-    with Progress(num_checks * work_of_check + num_runs * work_of_run) as progress:
-        for first, *others in same:
-            expected, _ = run("losses", first, LOSSES_COMPARED, 1, work_of_check)
-            for kind in others:
-                found, _ = run("losses", kind, LOSSES_COMPARED, 1, work_of_check)
-                check_same_model(names[kind], found, names[first], expected, tolerance)
-        for number in range(arguments.rounds):
-            loads.append(os.getloadavg()[0])
-            for kind in runs:
-                _, speed = run(f"round {number + 1}", kind, race.num_steps, arguments.warmup_steps, work_of_run)
-                tokens_per_s[kind].append(speed)
-    if not any(tokens_per_s.values()):
-        progress.finish()
-    num_whole = min(map(len, tokens_per_s.values())) or 1
-    return {kind: speeds[:num_whole] for kind, speeds in tokens_per_s.items() if speeds}, loads, progress
+def write_figures(path, options, figures):
+    write(path, json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1, default=str) + "\n")
 
 
 def require_ratio(arguments, ratio, what="the median ratio"):
@@ -247,36 +248,27 @@ def race_on_ranks(arguments, step0, steps, peers, has_copies=False):
     several. Each of ours also runs with the matrix product of the peers. First checks that all with as many rows train the same
     model. Exits if a step's speed is below --at-least times step 0's."""
     ranks = arguments.ranks
-    ours, theirs = ["step0", *steps], ["module", *peers]
-    names = {kind + suffix: f"step {kind[-1]}{how}" for suffix, how in (("", ""), ("-blas", ", BLAS")) for kind in ours}
-    names |= {"copies": "step 0, copies", "module": "nn.Module", **peers}
+    print(f"{ranks} ranks; {shape_text(arguments)}", flush=True)
+    race = Race(arguments, step0, ranks)
+    for suffix, how, products in (("", "", ()), ("-blas", ", BLAS", PEERS_PRODUCTS)):
+        race.add_step("step0" + suffix, "step 0" + how, step0, *products)
+        for kind, (program, options) in steps.items():
+            race.add_step(kind + suffix, f"step {kind[-1]}{how}", program, *options, *products, ranks=ranks)
+    if has_copies:
+        race.add_step("copies", "step 0, copies", step0, copies=ranks, num_microbatches=ranks)
+    race.add_python("module", "nn.Module")
+    for kind, name in peers.items():
+        race.add_python(kind, name, "--parallel", kind, ranks=ranks)
+    alone = ("step0", "step0-blas", "module")
+    race.measure(alone, [kind for kind in race.programs if kind not in (*alone, "copies")])
     # Scaling against one's own single process first, then ours over theirs, as it is and with the same matrix product.
+    ours, theirs = ["step0", *steps], ["module", *peers]
     pairs = [*((kind, "step0") for kind in (*steps, "copies")), *((kind, "copies") for kind in steps)]
     pairs += [*((f"{kind}-blas", "step0-blas") for kind in steps), *((kind, "module") for kind in peers)]
     pairs += [*zip(ours, theirs), *((f"{mine}-blas", peer) for mine, peer in zip(ours, theirs))]
-    print(f"{ranks} ranks; {shape_text(arguments)}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="ladder-race-") as folder:
-        race, runs = Race(arguments, folder, step0, ranks), {}
-
-        def run(program, *options, **more):
-            return lambda num_steps: race.run_step(program, num_steps, *options, **more)
-
-        def python(num_ranks, parallel="ddp"):
-            return lambda num_steps: race.run_python("module", num_steps, num_ranks, parallel)
-
-        for suffix, products in {"": (), "-blas": PEERS_PRODUCTS}.items():
-            runs["step0" + suffix] = run(step0, *products)
-            runs |= {kind + suffix: run(program, *options, *products, ranks=ranks) for kind, (program, options) in steps.items()}
-        if has_copies:
-            runs["copies"] = run(step0, copies=ranks)
-        runs |= {"module": python(1)} | {kind: python(ranks, kind) for kind in peers}
-        alone = ("step0", "step0-blas", "module")
-        same = [alone, [kind for kind in runs if kind not in (*alone, "copies")]]
-        tokens_per_s, loads, progress = measure(arguments, race, runs, names, same, lambda kind: 1 if kind in alone else ranks)
-    ratios = ratios_of(names, pairs, tokens_per_s)
-    print_figures(names, tokens_per_s, ratios)
-    print_load(loads)
-    progress.finish()
-    write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
+    ratios = race.ratios(pairs)
+    race.print_figures(ratios)
+    race.finish(ratios=ratios)
     for kind in steps:
-        require_ratio(arguments, statistics.median(ratios[f"{names[kind]} / step 0"]), f"{names[kind]}: the median ratio")
+        name = race.programs[kind].name
+        require_ratio(arguments, statistics.median(ratios[f"{name} / step 0"]), f"{name}: the median ratio")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -44,10 +45,15 @@ def write_results(stem, content, drawing, faults):
     return 1 if faults else 0
 
 
-def cpu_info():
-    """What /proc/cpuinfo says of the last processor."""
+def cpu_name():
+    """With every figure: the processor, what it computes with, and how many of its cores are ours."""
     try:
         lines = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
     except OSError:
         lines = []
-    return {"model name": "CPU unknown", "flags": ""} | {name.strip(): text.strip() for name, text in lines}
+    of_last = {"model name": "CPU unknown", "flags": ""} | {name.strip(): text.strip() for name, text in lines}
+    flags = of_last["flags"].split()
+    vectors = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
+    has_bf16 = "bf16" if {"avx512_bf16", "amx_bf16"} & set(flags) else "no bf16"
+    family = f"family {of_last['cpu family']}, model {of_last['model']}, " if "cpu family" in of_last else ""
+    return f"{of_last['model name']} ({family}{vectors}, {has_bf16}), {len(os.sched_getaffinity(0))} cores"

@@ -15,20 +15,12 @@ a number; step 0's also contains the norm of the parameters, which the Python pr
 import importlib.util
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 from processes import BUILD
-from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, PEERS_PRODUCTS, Race, flops_per_token, make_parser, measure, parse
-from race import print_figures, print_load, ratios_of, require_ratio, shape_text, write_figures
+from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, PEERS_PRODUCTS, Race, flops_per_token, make_parser, parse, require_ratio, shape_text
 
-OURS = ("step0", "step0-blas", "step0-bf16")
-STEP_OPTIONS = {"step0": (), "step0-blas": PEERS_PRODUCTS, "step0-bf16": ("--precision", "bf16")}
-NAMES = {
-    "step0": "step 0", "step0-blas": "step 0, BLAS", "module": "nn.Module", "huggingface": "Hugging Face GPT-2",
-    "step0-bf16": "step 0, bf16", "module-bf16": "nn.Module, bf16", "module-autocast": "nn.Module, autocast",
-    "best": "the best of Python",
-}  # fmt: skip
+OURS, BEST = ("step0", "step0-blas", "step0-bf16"), "the best of Python"
 
 
 def parse_arguments():
@@ -40,51 +32,44 @@ def parse_arguments():
     return parse(parser, "--program")
 
 
-def main():
-    arguments = parse_arguments()
-    is_bf16 = arguments.precision == "bf16"
-    kinds = ["step0", "step0-bf16", "module-bf16", "module-autocast"] if is_bf16 else ["step0", "step0-blas", "module"]
-    if is_bf16:
-        pass
-    elif importlib.util.find_spec("transformers"):
-        kinds.append("huggingface")
+def make_race(arguments):
+    race = Race(arguments, arguments.program)
+    race.add_step("step0", "step 0", arguments.program)
+    if arguments.precision == "bf16":
+        race.add_step("step0-bf16", "step 0, bf16", arguments.program, "--precision", "bf16")
+        race.add_python("module-bf16", "nn.Module, bf16", "--precision", "bf16")
+        race.add_python("module-autocast", "nn.Module, autocast", "--precision", "autocast")
+        return race
+    race.add_step("step0-blas", "step 0, BLAS", arguments.program, *PEERS_PRODUCTS)
+    race.add_python("module", "nn.Module")
+    if importlib.util.find_spec("transformers"):
+        race.add_python("huggingface", "Hugging Face GPT-2", model="huggingface")
     else:
         print(f"Hugging Face GPT-2 is left out; with it: {sys.executable} -m pip install transformers")
+    return race
+
+
+def main():
+    arguments = parse_arguments()
     print(shape_text(arguments), flush=True)
+    race, is_bf16 = make_race(arguments), arguments.precision == "bf16"
+    race.measure(race.programs, tolerance=BF16_LOSS_TOLERANCE if is_bf16 else LOSS_TOLERANCE)
 
-    with tempfile.TemporaryDirectory(prefix="ladder-speed-") as folder:
-        race = Race(arguments, folder, arguments.program)
-
-        def run(kind, num_steps):
-            if kind in OURS:
-                return race.run_step(arguments.program, num_steps, *STEP_OPTIONS[kind])
-            module, _, precision = kind.partition("-")
-            return race.run_python(module, num_steps, precision=precision or "fp32")
-
-        runs = {kind: lambda num_steps, kind=kind: run(kind, num_steps) for kind in kinds}
-        tolerance = BF16_LOSS_TOLERANCE if is_bf16 else LOSS_TOLERANCE
-        tokens_per_s, loads, progress = measure(arguments, race, runs, NAMES, [kinds], lambda kind: 1, tolerance)
-
-    peers = [speeds for kind, speeds in tokens_per_s.items() if kind not in OURS]
-    best = {"best": [max(speeds) for speeds in zip(*peers)]} if peers else {}  # a part, if it was stopped
-    ratios = ratios_of(NAMES, [*((kind, "best") for kind in OURS), ("step0-bf16", "step0")], tokens_per_s | best)
-    print_figures(NAMES, tokens_per_s, ratios)
+    peers = [speeds for kind, speeds in race.tokens_per_s.items() if kind not in OURS]
+    best = {BEST: [max(speeds) for speeds in zip(*peers)]} if peers else {}  # a part, if it was stopped
+    ratios = race.ratios([*((kind, BEST) for kind in OURS), ("step0-bf16", "step0")], best)
+    race.print_figures(ratios)
     num_parameters, tokens = race.start_report["num_parameters"], arguments.micro_batch_size * arguments.context
     flops = flops_per_token(arguments, num_parameters)
     print(f"\nGFLOP/s by PaLM's formula, {flops / 1e6:.1f} MFLOP a token: 6·parameters + 12·L·C·T; medians over rounds.")
-    for kind, speeds in tokens_per_s.items():
+    for kind, speeds in race.tokens_per_s.items():
         median = statistics.median(speeds)
-        print(f"{NAMES[kind]:21}{1e3 * tokens / median:9.1f} ms a step {flops * median / 1e9:9.1f} GFLOP/s")
-    print_load(loads)
-    progress.finish()
-
+        print(f"{race.programs[kind].name:21}{1e3 * tokens / median:9.1f} ms a step {flops * median / 1e9:9.1f} GFLOP/s")
     medians = {name: statistics.median(of_rounds) for name, of_rounds in ratios.items()}
-    write_figures(arguments, {
-        "num_parameters": num_parameters, "flops_per_token": flops, "tokens_per_step": tokens,
-        "tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads, "ratio_medians": medians,
-    })  # fmt: skip
-    require_ratio(arguments, medians[f"{NAMES['step0-bf16' if is_bf16 else 'step0']} / {NAMES['best']}"])
-    share = 1 / medians.get(f"{NAMES['step0-bf16']} / {NAMES['step0']}", 1)
+    facts = {"num_parameters": num_parameters, "flops_per_token": flops, "tokens_per_step": tokens}
+    race.finish(**facts, ratios=ratios, ratio_medians=medians)
+    require_ratio(arguments, medians[f"{race.programs['step0-bf16' if is_bf16 else 'step0'].name} / {BEST}"])
+    share = 1 / medians.get("step 0, bf16 / step 0", 1)
     if is_bf16 and arguments.at_most_of_fp32 and share > arguments.at_most_of_fp32:
         sys.exit(f"a bf16 step takes {share:.3f} of an fp32 step, more than {arguments.at_most_of_fp32}")
 

@@ -15,6 +15,12 @@ def table(lines: list[list[str]], numbers_right: bool = False) -> str:
     return "\n".join([row(lines[0]), row(rule), *map(row, lines[1:])])
 
 
+def table_of(rows, columns, numbers_right=False):
+    """A line for each row, a dict. Columns are {heading: cell}: a format such as "{loss:.3f}", or a function of the row."""
+    cells = [[cell.format_map(row) if isinstance(cell, str) else cell(row) for cell in columns.values()] for row in rows]
+    return table([list(columns), *cells], numbers_right)
+
+
 def replaced(text, name, content, page="the page"):
     """The text of a page with this content between the two comments of this name."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
