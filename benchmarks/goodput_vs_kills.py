@@ -25,8 +25,8 @@ from pathlib import Path
 from processes import Progress, end, start_lighthouse
 from results import result_folder, results_parser, write_results
 from launcher.console import count_from
-from launcher.figures import Curve, Panel, legend, numbers, page
-from launcher.tables import table
+from launcher.figures import Curve, Plot, chart, numbers
+from launcher.tables import table_of
 
 STEP_MS = 20
 SYNC_EVERY = 20
@@ -160,32 +160,19 @@ def measure(arguments, rate, check_signals, folder):
     return sum(map(len, kills.values())), absent, useful_steps(logs, begin, finish), disagreements(logs)
 
 
-def print_table(rows):
-    lines = [["kills per minute", "kills", "goodput", "workers there", "inner steps lost per kill", "of these, absent"]]
-    for row in rows:
-        lines.append(
-            [f"{row['kills_per_minute']:g}", str(row["kills"]), f"{row['goodput']:.3f}", f"{row['present']:.3f}",
-             f"{row['lost_per_kill']:.0f}", f"{row['absent_per_kill']:.0f}"]
-        )  # fmt: skip
-    print(table(lines, numbers_right=True))
+COLUMNS = {"kills per minute": "{kills_per_minute:g}", "kills": "{kills}", "goodput": "{goodput:.3f}", "workers there": "{present:.3f}",
+           "inner steps lost per kill": "{lost_per_kill:.0f}", "of these, absent": "{absent_per_kill:.0f}"}  # fmt: skip
 
 
 def svg(rows, workers):
     """Goodput over the rate of kills, and the share of the time that workers are there."""
-    width, height, top, left = 460, 220, 60, 52
-    most = max(row["kills_per_minute"] for row in rows) or 1
-    panel = Panel(left, top, width, height, most, 0, 1)
+    rates = numbers(row["kills_per_minute"] for row in rows)
     curves = [
         Curve(text, colour, [(row["kills_per_minute"], max(0, row[name])) for row in rows])
         for name, text, colour in [("present", "workers that are there", "#999999"), ("goodput", "goodput", "#4477aa")]
     ]
-    rates = numbers(row["kills_per_minute"] for row in rows)
-    out = panel.draw(curves, numbers(tick / 5 for tick in range(6)), f"kills per minute, among {workers} workers", rates)
-    for number, curve in enumerate(curves):
-        places = [panel.place(*point) for point in curve.points]
-        out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>' for x, y in places]
-        out += legend(curve, left + 220 * number, 30)
-    return page(left + width + 28, top + height + 60, f"Goodput of {workers} workers over the rate at which they are killed", out)
+    plot = Plot("", curves, f"kills per minute, among {workers} workers", [tick / 5 for tick in range(6)], rates)
+    return chart(f"Goodput of {workers} workers over the rate at which they are killed", [plot], legend_columns=2)
 
 
 def rates_of(text):
@@ -216,7 +203,7 @@ def main():
             progress.add(f"{rate:g} kills per minute: goodput {rows[-1]['goodput']:.3f}")
     print(f"{arguments.workers} workers, inner steps of {STEP_MS} ms, {SYNC_EVERY} per round; time-outs of {TIME_OUT_S} s; "
           f"back after {arguments.restart:g} s\n")  # fmt: skip
-    print_table(rows)
+    print(table_of(rows, COLUMNS, numbers_right=True))
     progress.finish()
     return write_results(out / "goodput", {"workers": arguments.workers, "runs": rows}, svg(rows, arguments.workers), faults)
 

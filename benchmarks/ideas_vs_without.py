@@ -14,8 +14,7 @@ import statistics
 import sys
 
 from processes import Progress, train
-from plan_vs_runs import measured_s, processor
-from results import ROOT, results_parser, write
+from results import ROOT, cpu_name, measured_s, results_parser, write
 from launcher.steps import resolve_step
 from launcher.tables import cells_of, replaced, table
 
@@ -83,7 +82,7 @@ def main():
             taken = 1e3 * measure(arguments, run)
             ms.setdefault(run, []).append(taken)
             progress.add(f"{run}: {taken:.1f} ms a step")
-    about = f"Link {arguments.link} (µs : Gbit/s), {processor()}; medians of {arguments.rounds} rounds. Load before: {load:.1f}."
+    about = f"Link {arguments.link} (µs : Gbit/s), {cpu_name()}; medians of {arguments.rounds} rounds. Load before: {load:.1f}."
     text = f"{markdown(ms)}\n\n{about}"
     print(text)
     progress.finish()

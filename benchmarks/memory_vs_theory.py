@@ -16,21 +16,19 @@ import csv
 import io
 import itertools
 import json
-import math
 import shutil
 import sys
 
 from processes import Progress, run_all, train
 from results import result_folder, results_parser, write, write_results
+from launcher.accounts import HELD, SCRATCH, memory_faults, others_theory
 from launcher.console import count_from, list_of
 from launcher.figures import Panel, numbers, page
 from launcher.plan import without
 from launcher.rungs import read_rungs
-from launcher.tables import table
+from launcher.tables import table_of
 
-HELD = ("parameters", "gradients", "optimizer", "communication")
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
-SCRATCH = "widened for the update"
 PRECISION_OPTIONS = ("precision", "grad-dtype", "masters", "loss-scale", "loss-scale-window")
 COLOURS = {"parameters": "#4477aa", "gradients": "#ee6677", "optimizer": "#ccbb44", "communication": "#66ccee"}
 
@@ -39,33 +37,14 @@ def mismatches(name, report):
     """One line for each number of bytes that is not what theory says."""
     lines = []
     for rank, (memory, theory) in enumerate(zip(report["memory"], report["memory_theory"], strict=True)):
-        where = f"{name} on {report['world_size']} rank(s), rank {rank}"
-        for kind in (*HELD, *PEAKS):
-            if memory[kind] != theory[kind]:
-                lines.append(f"{where}: {kind} {memory[kind]} bytes, theory says {theory[kind]}")
-        allowed = others_theory(report["config"])
-        for other, size in memory["other_by_name"].items():
-            if other not in allowed:
-                lines.append(f"{where}: holds bytes that are no model state: {size} {other}")
-            elif size > allowed[other]:
-                lines.append(f"{where}: {size} bytes {other}, theory says at most {allowed[other]}")
+        faults = memory_faults(memory, theory, report["config"], (*HELD, *PEAKS))
         wanted = sum(theory[kind] for kind in HELD) + memory["other"]
         if memory["live_at_step_end"] != wanted:
-            lines.append(f"{where}: {memory['live_at_step_end']} bytes are held between steps, theory says {wanted}")
+            faults.append(f"{memory['live_at_step_end']} bytes are held between steps, theory says {wanted}")
         if memory["resident_peak"] < most_in_tensors(memory):
-            lines.append(f"{where}: {memory['resident_peak']} bytes resident, and {most_in_tensors(memory)} in tensors")
+            faults.append(f"{memory['resident_peak']} bytes resident, and {most_in_tensors(memory)} in tensors")
+        lines += [f"{name} on {report['world_size']} rank(s), rank {rank}: {fault}" for fault in faults]
     return lines
-
-
-def others_theory(config):
-    """The most bytes by name. The optimizer computes in fp32: what has neither 4 bytes nor a master passes through 4 MiB, of
-    any model. Llama's table has a cosine and a sine, in fp32, for each position and pair of a head's channels."""
-    is_narrow = [config["grad-dtype"] != "fp32", config["precision"] != "fp32" and config["masters"] != "fp32"]
-    return {
-        "simulated ranks": math.inf,
-        SCRATCH: 4 * 2**20 * sum(is_narrow),
-        "rotary positions": 4 * config["context"] * config["channels"] // config["heads"],
-    }
 
 
 def most_in_tensors(memory):
@@ -90,20 +69,17 @@ def make_row(name, report):
     return row
 
 
-def print_table(rows):
-    def pair(row, kind):
-        scale = row["num_parameters"]
-        return f"{row[kind] / scale:.3f} ({row[f'{kind}_theory'] / scale:.3f})"
+def per_parameter(kind):
+    """A cell: measured, and in brackets theory."""
+    return lambda row: "{:.3f} ({:.3f})".format(*(row[name] / row["num_parameters"] for name in (kind, f"{kind}_theory")))
 
-    cells = [["stage", "ranks", *HELD, "held", "params, peak", "grads, peak", "peak", "activations", "MiB of tensors", "resident"]]
-    for row in rows:
-        cells.append(
-            [row["stage"], str(row["ranks"]), *(pair(row, kind) for kind in HELD), pair(row, "held"),
-             pair(row, "parameters_peak"), pair(row, "gradients_peak"), f"{row['peak'] / row['num_parameters']:.3f}",
-             f"{100 * row['activations_share']:.0f}%", f"{row['most_in_tensors'] / 2**20:.1f}",
-             f"{row['resident_peak'] / 2**20:.1f}"]
-        )  # fmt: skip
-    print(table(cells))
+
+COLUMNS = {
+    "stage": "{stage}", "ranks": "{ranks}", **{kind: per_parameter(kind) for kind in (*HELD, "held")},
+    "params, peak": per_parameter("parameters_peak"), "grads, peak": per_parameter("gradients_peak"),
+    "peak": lambda row: f"{row['peak'] / row['num_parameters']:.3f}", "activations": "{activations_share:.0%}",
+    "MiB of tensors": lambda row: f"{row['most_in_tensors'] / 2**20:.1f}", "resident": lambda row: f"{row['resident_peak'] / 2**20:.1f}",
+}  # fmt: skip
 
 
 TOP, LEFT, HEIGHT = 80, 52, 240  # of the plot, in pixels
@@ -238,7 +214,7 @@ def self_test():
         ({"other": 8, "live_at_step_end": 1448, "other_by_name": {"unnamed": 8}}, {}, "unnamed"),
         ({"resident_peak": 1799}, {}, "1799 bytes resident, and 1800 in tensors"),
         (scratch, {"precision": "bf16", "masters": "none"}, ""), (scratch, {"precision": "bf16"}, "at most 0"),
-        (rotary, {}, ""), (rotary, {"context": 7}, "512 bytes rotary positions, theory says at most 448"),
+        (rotary, {}, ""), (rotary, {"context": 7}, "512 bytes of rotary positions, theory says at most 448"),
     ]  # fmt: skip
     for rank, (of_rank, options, wanted) in itertools.product(range(2), cases):
         bad = copy.deepcopy(good)
@@ -280,7 +256,7 @@ def main():
     rows, faults, progress = measure(arguments, options)
     print(f"{rows[0]['num_parameters']:,} parameters; bytes per parameter of the fullest rank, in brackets theory; "
           f"{' '.join(options)}\n")  # fmt: skip
-    print_table(rows)
+    print(table_of(rows, COLUMNS))
     print("\nheld: between steps. peak: the most at one moment of a step. activations: their share of the peak.\n"
           "MiB of tensors: the most, with the save at the end. resident: what the kernel says the process took at most, in "
           "MiB: libraries, MPI and the heap's own needs come on top of the tensors.")  # fmt: skip

@@ -19,12 +19,12 @@ import time
 from pathlib import Path
 
 from processes import Progress
-from results import ROOT, cpu_info, results_parser, write
+from results import ROOT, cpu_name, measured_s, results_parser, write
+from launcher.accounts import bytes_sent
 from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text
-from launcher.plan_speed import quiet
 from launcher.processes import hold_signals
 from launcher.steps import resolve_step
-from launcher.tables import table
+from launcher.tables import table_of
 
 LEDGER = ROOT / "docs/plan_ledger.md"
 SHAPE = "--layers 6 --heads 4 --channels 128 --context 128"
@@ -53,10 +53,6 @@ def state_of(rank):
     return [rank[f"{name}_peak"] for name in ("parameters", "gradients", "optimizer")]
 
 
-def sent_of(rank):
-    return sum(op["bytes_sent"] for op in rank.values())
-
-
 def is_exact(facts, report):
     """Whether all ranks hold at most what the plans say, and none sends more than the first replica's."""
     stages = facts["stages"]
@@ -65,16 +61,9 @@ def is_exact(facts, report):
             return False
     steps = len(report["losses"])
     for stage, rank in enumerate(facts["ranks"]):
-        if max(map(sent_of, report["traffic"][stage::stages])) * rank["in_steps"] != steps * sent_of(rank["sends"]):
+        if max(map(bytes_sent, report["traffic"][stage::stages])) * rank["in_steps"] != steps * bytes_sent(rank["sends"]):
             return False
     return True
-
-
-def measured_s(report, round_length):
-    """The lower quartile of the steps; if they differ, of whole rounds. The first one warms up."""
-    seconds = report["step_seconds"]
-    rounds = [statistics.mean(seconds[i : i + round_length]) for i in range(0, len(seconds), round_length)]
-    return quiet(rounds[1:])
 
 
 def processor_seconds():
@@ -111,29 +100,26 @@ def compare(trainers, configuration):
 
 def row_of(configuration, pairs):
     name, ranks, link, shape, more = configuration
-    planned_s, run_s = (min(values) for values in ([p.step_s for p, _ in pairs], [run["seconds"] for _, run in pairs]))
+    planned_s, run_s = min(planned.step_s for planned, _ in pairs), min(run["seconds"] for _, run in pairs)
     planned, run = pairs[-1]
     return {
         "what": f"{name}, {ranks} ranks", "link": link, "model": "llama" if "llama" in shape else "gpt2", "options": f"`{more}`" if more else "",
         "state": size_text(planned.state_bytes), "exact": "yes" if all(run["exact"] for _, run in pairs) else "NO",
         "activations": f"{size_text(planned.working_bytes)} / {size_text(run['activations'])}",
-        "planned": planned_s, "run": run_s, "error": planned_s / run_s - 1,
+        "planned": time_text(planned_s), "run": time_text(run_s), "error": planned_s / run_s - 1,
         "others": min(run["others"] for _, run in pairs),
     }  # fmt: skip
 
 
+COLUMNS = {"": "{what}", "link": "{link}", "model": "{model}", "options": "{options}", "state": "{state}", "state and bytes exact": "{exact}",
+           "on top, planned at most / activations held": "{activations}", "planned": "{planned}", "taken": "{run}", "error": "{error:+.0%}",
+           "others": "{others:.0%}"}  # fmt: skip
+
+
 def markdown(rows):
-    lines = [["", "link", "model", "options", "state", "state and bytes exact", "on top, planned at most / activations held", "planned", "taken", "error", "others"]]
-    for row in rows:
-        texts = [row[key] for key in ("what", "link", "model", "options", "state", "exact", "activations")]
-        lines.append([*texts, time_text(row["planned"]), time_text(row["run"]), f"{100 * row['error']:+.0f}%", f"{100 * row['others']:.0f}%"])
     errors = [abs(row["error"]) for row in rows]
     within = sum(error <= 0.1 for error in errors)
-    return f"{table(lines)}\n\nMedian error of the time: {100 * statistics.median(errors):.0f}%; {within} of {len(errors)} are within 10%.\n"
-
-
-def processor():
-    return f"{len(os.sched_getaffinity(0))} cores of {cpu_info()['model name']}"
+    return f"{table_of(rows, COLUMNS)}\n\nMedian error of the time: {statistics.median(errors):.0%}; {within} of {len(errors)} are within 10%.\n"
 
 
 def self_test():
@@ -169,7 +155,7 @@ def main():
             times = f"planned {time_text(planned.step_s)}, taken {time_text(run['seconds'])}"
             progress.add(" ".join(map(str, (*configuration, times))))
     rows = [row_of(configuration, found) for configuration, found in pairs.items() if found]
-    text = markdown(rows) + f"\nMeasured on {processor()}, {arguments.rounds} round(s).\n"
+    text = markdown(rows) + f"\nMeasured on {cpu_name()}, {arguments.rounds} round(s).\n"
     print(text)
     progress.finish()
     if arguments.write:

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processes import Progress, run_all
-from results import ROOT, cpu_info, result_folder, results_parser, write, write_results
+from results import ROOT, cpu_name, result_folder, results_parser, write, write_results
 import tensor_files
+from compare_runs import relative_distance
 from launcher.console import count_from
-from launcher.figures import Curve, Panel, legend, numbers, page
-from launcher.tables import cells_of, replaced, table
+from launcher.figures import Curve, Plot, chart, halves
+from launcher.tables import cells_of, replaced, table_of
 
 CHAPTER = ROOT / "step0_single_gpu/precision"
 HELD = ("parameters", "gradients", "optimizer", "communication")
@@ -104,18 +105,19 @@ def faults_of(rows, within):
     ]
 
 
+PRICES = {"": "{name}", "bytes per parameter": lambda row: f"{row['bytes_per_parameter']:.2f}".removesuffix(".00"),
+          "training loss": "{train_loss:.4f}", "validation loss": "{end:.4f}", "above fp32": "{above}", "at how many evaluations": "{when}",
+          "LayerNorm weights still 1": "{gains_at_start} of {gains}"}  # fmt: skip
+
+
 def price_list(rows):
-    head = ["", "bytes per parameter", "training loss", "validation loss", "above fp32", "at how many evaluations", "LayerNorm weights still 1"]
-    lines = [head]
+    priced = []
     for row in rows:
-        above = distances(row, rows[0])
-        num_above = sum(distance > 0 for _, distance in above)
-        ends = ["–", "–"] if row is rows[0] else [f"{above[-1][1]:+.4f}".replace("-", "−"), f"{num_above} of {len(above)}"]
-        lines.append(
-            [row["name"], f"{row['bytes_per_parameter']:.2f}".removesuffix(".00"), f"{row['train_loss']:.4f}",
-             f"{row['curve'][-1][1]:.4f}", *ends, f"{row['gains_at_start']} of {row['gains']}"]
-        )  # fmt: skip
-    return table(lines, numbers_right=True)
+        above = [distance for _, distance in distances(row, rows[0])]
+        end, when = f"{above[-1]:+.4f}".replace("-", "−"), f"{sum(distance > 0 for distance in above)} of {len(above)}"
+        above, when = ("–", "–") if row is rows[0] else (end, when)
+        priced.append(row | {"end": row["curve"][-1][1], "above": above, "when": when})
+    return table_of(priced, PRICES, numbers_right=True)
 
 
 # ---- what a sum costs -------------------------------------------------------------------------------------------------
@@ -129,18 +131,23 @@ def read_tensors(path):
     return tensors
 
 
-def error_of(numbers, reference):
-    """Norm of the differences over the norm of the reference."""
-    difference = math.sqrt(sum((a - b) ** 2 for a, b in zip(numbers, reference, strict=True)))
-    return difference / math.sqrt(sum(b * b for b in reference))
+def pairs_of(gradient, reference):
+    """Each element of a gradient, and what it should be."""
+    return [pair for name in reference for pair in zip(gradient[name], reference[name], strict=True)]
 
 
 def errors_of(gradient, reference):
     """Of the whole gradient; of its worst tensor, with the name; and the share of elements that differ by over 1e-5."""
-    whole = [[number for tensor in tensors.values() for number in tensor] for tensors in (gradient, reference)]
-    worst = max((error_of(gradient[name], reference[name]), name) for name in reference)
-    num_changed = sum(abs(a - b) > 1e-5 * abs(b) for a, b in zip(*whole))
-    return {"error": error_of(*whole), "worst": worst[0], "worst_tensor": worst[1], "changed": num_changed / len(whole[0])}
+    pairs = pairs_of(gradient, reference)
+    worst = max((relative_distance(gradient[name], reference[name]), name) for name in reference)
+    changed = sum(abs(a - b) > 1e-5 * abs(b) for a, b in pairs) / len(pairs)
+    return {"error": relative_distance(*zip(*pairs)), "worst": worst[0], "worst_tensor": worst[1], "changed": changed}
+
+
+def lost(gradient, reference):
+    """The share of the reference's elements that are not zero, but are in this gradient."""
+    pairs = pairs_of(gradient, reference)
+    return sum(a == 0 != b for a, b in pairs) / len(pairs)
 
 
 class GradientOf:
@@ -179,57 +186,29 @@ def measure_scales(gradient_of):
         yield {"scale": scale, "zeros": lost(in_fp16, in_fp32), **errors_of(in_fp16, in_fp32)}
 
 
-def lost(gradient, reference):
-    """The share of the reference's elements that are not zero, but are in this gradient."""
-    pairs = [pair for name in reference for pair in zip(gradient[name], reference[name], strict=True)]
-    return sum(a == 0 != b for a, b in pairs) / len(pairs)
-
-
-def scales_table(scales):
-    lines = [["loss scale", "error of the gradient", "elements that have become zero"]]
-    lines += [[f"{row['scale']:,}", f"{100 * row['error']:.3f}%", f"{100 * row['zeros']:.3f}%"] for row in scales]
-    return table(lines, numbers_right=True)
-
-
-def sums_table(sums):
-    lines = [["ranks", "rows of each", "bf16, fp32 gradients", "its worst tensor", "16-bit gradients instead", "elements they change"]]
-    for row in sums:
-        computing, adding = row["computing"], row["adding"]
-        lines.append(
-            [str(row["ranks"]), str(ROWS // row["ranks"]), percent(computing["error"]),
-             f"{percent(computing['worst'])}, `{computing['worst_tensor']}`", percent(adding["error"]),
-             f"{100 * adding['changed']:.0f}%"]
-        )  # fmt: skip
-    return table(lines, numbers_right=True)
-
-
 def percent(share):
     return f"{100 * share:.2f}%" if share < 0.1 else f"{100 * share:.0f}%"
 
 
-WIDTH, HEIGHT, GAP, LEFT = 330, 220, 74, 52  # of a panel, between panels, and left of them
+SUMS = {
+    "ranks": "{ranks}",
+    "rows of each": lambda row: str(ROWS // row["ranks"]),
+    "bf16, fp32 gradients": lambda row: percent(row["computing"]["error"]),
+    "its worst tensor": lambda row: f"{percent(row['computing']['worst'])}, `{row['computing']['worst_tensor']}`",
+    "16-bit gradients instead": lambda row: percent(row["adding"]["error"]),
+    "elements they change": "{adding[changed]:.0%}",
+}
+LOSS_SCALES = {"loss scale": "{scale:,}", "error of the gradient": "{error:.3%}", "elements that have become zero": "{zeros:.3%}"}
 
 
 def svg(rows, within):
-    """Two panels side by side: validation loss over steps, and its distance from fp32's, as far as it may go."""
-    drawn = [(row, variant) for row, variant in zip(rows, VARIANTS) if variant.colour]
-    top, second = 30 + 18 * ((len(drawn) + 1) // 2) + 26, LEFT + WIDTH + GAP
-    losses = [loss for row, _ in drawn for _, loss in row["curve"]]
-    low, high = math.floor(min(losses) * 2) / 2, math.ceil(max(losses) * 2) / 2
-    most = rows[0]["curve"][-1][0]
-    curves = [Curve(row["name"], variant.colour, row["curve"]) for row, variant in drawn]
-    ticks = [low + i / 2 for i in range(round((high - low) * 2) + 1)]
-    out = Panel(LEFT, top, WIDTH, HEIGHT, most, low, high).draw(curves, numbers(ticks), "steps")
-    magnified = [curve._replace(points=distances(row, rows[0])) for curve, (row, _) in zip(curves, drawn)]
-    ticks = [i * within / 2 for i in range(-2, 3)]
-    near = Panel(second, top, WIDTH, HEIGHT, most, -within, within).draw(magnified, numbers(ticks), "steps")
-    out.append(f'<clipPath id="near"><rect x="{second}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/></clipPath>')
-    out += [shape.replace("<polyline", '<polyline clip-path="url(#near)"') for shape in near]
-    for x, label in ((LEFT, "validation loss, nats per token"), (second, "above fp32's, magnified")):
-        out.append(f'<text x="{x - 40}" y="{top - 14}">{label}</text>')
-    for number, curve in enumerate(curves):
-        out += legend(curve, LEFT + number % 2 * (WIDTH + GAP), 18 + number // 2 * 18)
-    return page(second + WIDTH + 20, top + HEIGHT + 48, "Validation loss in 16 bits and in fp32, over steps", out)
+    """Validation loss over steps, and its distance from fp32's, as far as it may go."""
+    drawn = [(row, variant.colour) for row, variant in zip(rows, VARIANTS) if variant.colour]
+    losses = [Curve(row["name"], colour, row["curve"]) for row, colour in drawn]
+    apart = [curve._replace(points=distances(row, rows[0])) for curve, (row, _) in zip(losses, drawn)]
+    near = [tick * within / 2 for tick in range(-2, 3)]
+    plots = [Plot("validation loss, nats per token", losses, "steps", halves(losses)), Plot("above fp32's, magnified", apart, "steps", near)]
+    return chart("Validation loss in 16 bits and in fp32, over steps", plots, legend_columns=2)
 
 
 def trainer(arguments):
@@ -250,17 +229,17 @@ def measure_learning(arguments, folder):
             yield row_of(variant, json.loads((out / "report.json").read_text()), tensors)
 
 
-def cpu_name():
-    """With what matters here: whether it multiplies bf16 itself."""
-    info = cpu_info()
-    return f"{info['model name']} {'with' if re.search('avx512_bf16|amx_bf16', info['flags']) else 'without'} instructions for bf16"
+def tables_of(rows, sums, scales):
+    """By the name that they have in the chapter."""
+    return {
+        "price list": price_list(rows), "sums": table_of(sums, SUMS, numbers_right=True), "scales": table_of(scales, LOSS_SCALES, numbers_right=True),
+    }  # fmt: skip
 
 
-def write_chapter(text, rows, sums, scales, steps, cpu):
-    about = f"(`./ladder bench precision`: {steps} steps, {cpu}. Training loss: mean of the last {LAST_STEPS} steps.)"
-    price = f"{price_list(rows)}\n\n{about}"
-    for name, content in (("price list", price), ("sums", sums_table(sums)), ("scales", scales_table(scales))):
-        text = replaced(text, name, content)
+def write_chapter(text, tables, steps, cpu):
+    about = f"\n\n(`./ladder bench precision`: {steps} steps, {cpu}. Training loss: mean of the last {LAST_STEPS} steps.)"
+    for name, content in tables.items():
+        text = replaced(text, name, content + (about if name == "price list" else ""))
     return text
 
 
@@ -325,16 +304,17 @@ def main():
         for row in measure_scales(gradient_of):
             scales.append(row)
             progress.add(f"loss scale {row['scale']}: the gradient is off by {percent(row['error'])}", STEPS_OF_GRADIENTS)
-    print(f"{arguments.steps} steps; {cpu_name()}\n\n{price_list(rows)}")
-    print(f"\nOne gradient of {ROWS} rows, on several numbers of ranks:\n\n{sums_table(sums)}")
-    print(f"\nOne gradient of 16 rows in fp16, against fp32:\n\n{scales_table(scales)}")
+    tables = tables_of(rows, sums, scales)
+    print(f"{arguments.steps} steps; {cpu_name()}\n\n{tables['price list']}")
+    print(f"\nOne gradient of {ROWS} rows, on several numbers of ranks:\n\n{tables['sums']}")
+    print(f"\nOne gradient of 16 rows in fp16, against fp32:\n\n{tables['scales']}")
     progress.finish()
     content = {"steps": arguments.steps, "cpu": cpu_name(), "within": arguments.within, "runs": rows, "sums": sums, "scales": scales}
     figure, faults = svg(rows, arguments.within), faults_of(rows, arguments.within)
     if arguments.write:
         write(CHAPTER / "precision.svg", figure)
         chapter = CHAPTER / "README.md"
-        write(chapter, write_chapter(chapter.read_text(), rows, sums, scales, arguments.steps, cpu_name()))
+        write(chapter, write_chapter(chapter.read_text(), tables, arguments.steps, cpu_name()))
         print(f"written: the figure and the tables of {chapter}")
         faults += contradictions(chapter.read_text())
     return write_results(out / "precision", content, figure, faults)
@@ -371,10 +351,10 @@ def self_test():
     marks = ["price list", "sums", "scales"]
     text = "a\n" + "".join(f"<!-- {name}:begin -->\nold\n<!-- {name}:end -->\n" for name in marks) + "z\n"
     sums = [{"ranks": 4, "computing": errors, "adding": {**errors, "error": 0.002, "changed": 0.9}}]
-    chapter = ([first, near], sums, [{"scale": 65536, "zeros": share, **errors}], 1000, "a CPU")
-    written = write_chapter(text, *chapter)
+    tables = tables_of([first, near], sums, [{"scale": 65536, "zeros": share, **errors}])
+    written = write_chapter(text, tables, 1000, "a CPU")
     assert "old" not in written and "| bf16" in written and "0.20%" in written and "| 65,536 " in written and written.endswith("-->\nz\n"), written
-    assert write_chapter(written, *chapter) == written, "writing twice changes the chapter"
+    assert write_chapter(written, tables, 1000, "a CPU") == written, "writing twice changes the chapter"
 
     chapter = (CHAPTER / "README.md").read_text()
     faults = contradictions(chapter)

@@ -3,12 +3,14 @@
 import argparse
 import json
 import os
+import statistics
 import sys
 import time
 from pathlib import Path
 
 from processes import BUILD
 from launcher.console import SelfTest
+from launcher.plan_speed import quiet
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,6 +45,14 @@ def write_results(stem, content, drawing, faults):
     print(f"\nwrote {stem}.json and {stem.name}.svg")
     print("".join(f"{line}\n" for line in faults), end="", file=sys.stderr)
     return 1 if faults else 0
+
+
+def measured_s(report, round_length):
+    """Of a step: other programs can only make one slower, so the lower quartile counts; if steps differ, of the means of whole
+    rounds. The first of several warms up."""
+    seconds = report["step_seconds"]
+    rounds = [statistics.mean(seconds[i : i + round_length]) for i in range(0, len(seconds), round_length)]
+    return quiet(rounds[1:] or rounds)
 
 
 def cpu_name():

@@ -171,14 +171,14 @@ def series_differences(report, reference, within):
 
 
 def relative_distance(found, wanted):
-    a, b = array.array("f", found), array.array("f", wanted)
-    difference = math.sqrt(math.fsum((x - y) ** 2 for x, y in zip(a, b)))
-    norm = math.sqrt(math.fsum(y * y for y in b))
+    """Norm of the differences over the norm of what is wanted, unless that is 0."""
+    difference = math.sqrt(math.fsum((x - y) ** 2 for x, y in zip(found, wanted, strict=True)))
+    norm = math.sqrt(math.fsum(y * y for y in wanted))
     return difference / norm if norm else difference
 
 
 def without_key(name, values):
-    """The bytes that --within compares: without the middle third of a bias of query, key and value."""
+    """The values that --within compares: without the middle third of a bias of query, key and value."""
     third = len(values) // 3
     return values[:third] + values[2 * third :] if name.endswith("attn.c_attn.bias") else values
 
@@ -188,10 +188,9 @@ def tensor_difference(name, found, wanted, within):
         return []
     if found[0] != wanted[0]:
         return [f"tensor {name}: shape {found[0]}, wanted {wanted[0]}"]
-    if within is None:
-        return [f"tensor {name}: relative distance {relative_distance(found[1], wanted[1]):.1e}"]
-    distance = relative_distance(without_key(name, found[1]), without_key(name, wanted[1]))
-    return [] if distance <= within else [f"tensor {name}: relative distance {distance:.1e}"]
+    values = [array.array("f", each) for _, each in (found, wanted)]
+    distance = relative_distance(*(values if within is None else (without_key(name, each) for each in values)))
+    return [] if within is not None and distance <= within else [f"tensor {name}: relative distance {distance:.1e}"]
 
 
 def parameter_differences(run, report, reference, wanted_report, within):

@@ -20,14 +20,14 @@ import tempfile
 from pathlib import Path
 
 from compare_runs import differences, spoil
+from launcher.accounts import HELD, bytes_sent, memory_faults
 from launcher.console import SelfTest
 from launcher.rungs import FILE, is_corpus, read_rungs
-from launcher.tables import table
+from launcher.tables import table_of
 
 # In nats: the loss on the built-in corpus of a model that sees only the previous byte. One that knows only byte
 # frequencies has 3.53. For a lower loss, attention must have learned something.
 BIGRAM_LOSS = 2.04
-STATE = ("parameters", "gradients", "optimizer")
 MINUS = "–"
 WIDE_TOKENS = (20240801).to_bytes(4, "little")  # how llm.c's files of 4 bytes per token begin
 
@@ -40,23 +40,10 @@ def equality_faults(rung, run):
     return [f"it does not equal {rung.equals}{how}: {line}" for line in lines]
 
 
-def memory_faults(report):
-    faults = []
-    for rank, (held, theory) in enumerate(zip(report["memory"], report["memory_theory"])):
-        if held is None:  # ranks that are threads of one process have no account of their own
-            continue
-        for kind in (*STATE, "communication"):
-            if held[kind] != theory[kind]:
-                faults.append(f"rank {rank} holds {held[kind]} bytes of {kind}, theory says {theory[kind]}")
-        # The oracle's sum over the ranks that it plays is no state of theirs.
-        others = {name: size for name, size in held["other_by_name"].items() if name != "simulated ranks"}
-        if others:
-            faults.append(f"rank {rank} holds bytes that are not model state: {others}")
-    return faults
-
-
-def bytes_sent(rank_traffic):
-    return sum(operation["bytes_sent"] for operation in rank_traffic.values())
+def memory_faults_of_ranks(report):
+    accounts = zip(report["memory"], report["memory_theory"])  # ranks that are threads of one process have none of their own
+    return [f"rank {rank} {fault}" for rank, (held, theory) in enumerate(accounts) if held is not None
+            for fault in memory_faults(held, theory, report["config"])]  # fmt: skip
 
 
 def traffic_faults(report):
@@ -169,7 +156,7 @@ def make_row(rung, report):
         "tokens_per_second": report.get("tokens_per_second"),
         "product_speed_share": report.get("product_speed_share"),
     }
-    for kind in (*STATE, "communication"):
+    for kind in HELD:
         held = max((rank[kind] for rank in memory), default=None)
         row[kind] = None if held is None else held / report["num_parameters"]
         row[kind + "_theory"] = max(rank[kind] for rank in report["memory_theory"]) / report["num_parameters"]
@@ -184,7 +171,7 @@ def judge(run, rungs, num_ranks, is_short, own=()):
         of_all = reports[rungs[0].name]["data_bytes_read"][0]
         row = make_row(rung, report) | {"is_own": rung.step in own}
         row["faults"] = identity_faults(rung, report, num_ranks) + loss_faults(report, is_short)
-        row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(rung, report, of_all)
+        row["faults"] += memory_faults_of_ranks(report) + traffic_faults(report) + data_faults(rung, report, of_all)
         if rung.equals != "-":
             row.update(distances(report, reports[rung.equals]))
             row["bits_equal"] = not differences(run / rung.name, run / rung.equals)
@@ -229,10 +216,6 @@ B/p: bytes held per parameter on the fullest rank. In brackets: what theory says
 """
 
 
-def markdown(columns, rows):
-    return table([list(columns), *([cell(row) for cell in columns.values()] for row in rows)]) + "\n"
-
-
 TEXT_OF_STAGES = """\
 # a comment
 oracle\tstep0\t1\talways\t-\t-\tall\t-
@@ -246,7 +229,8 @@ BOUNDS = {
     (1, "corpus"): {"oracle": "-", "first": "bits", "second": "bits", "third": "bits", "pairs": "-"},
     (2, "own.txt"): {"oracle": "-", "first": "bits", "second": "bits", "third": "1e-3"},
 }
-CONFIG = {"rows": "windows", "data": "corpus", "context": 2, "micro-batch-size": 2, "num-microbatches": 1}
+CONFIG = {"rows": "windows", "data": "corpus", "context": 2, "micro-batch-size": 2, "num-microbatches": 1, "channels": 4, "heads": 2,
+          **dict.fromkeys(("precision", "grad-dtype", "masters"), "fp32")}  # fmt: skip
 DOCUMENTS = {"config": CONFIG | {"rows": "documents"}}
 
 
@@ -301,7 +285,7 @@ PLANTED = [
     ("pairs", ("data_bytes_read", 0), 1, False, None),
     ("second", ("memory", 1, "gradients"), 44, False, "rank 1 holds 44 bytes of gradients, theory says 40"),
     ("second", ("memory", 1, "communication"), 4, False, "rank 1 holds 4 bytes of communication"),
-    ("second", ("memory", 0, "other_by_name"), {"unnamed": 4}, False, "not model state: {'unnamed': 4}"),
+    ("second", ("memory", 0, "other_by_name"), {"unnamed": 4}, False, "rank 0 holds 4 bytes of unnamed, theory says at most 0"),
     ("second", ("memory",), [None, None], False, None),
     ("second", ("traffic", 1, "all_reduce", "calls"), 5, False, "rank 1, all_reduce, calls: 5, theory says 4"),
     ("second", ("traffic", 0, "broadcast", "messages"), 5, False, "rank 0, broadcast, messages: 5, theory says 6"),
@@ -351,7 +335,7 @@ def self_test():
             write_run(Path(folder), of, name, place, value)
             rows = judge(Path(folder), of, 2, is_short, ["step3"])
         faults = {row["name"]: row["faults"] for row in rows}
-        marked = re.findall(r"(\w+) \*", markdown(LEARNING, rows))
+        marked = re.findall(r"(\w+) \*", table_of(rows, LEARNING))
         assert marked == [rung.name for rung in of if rung.step == "step3"], marked
         said = "\n".join(faults[name])
         assert wanted in said if wanted else not said, f"{name} with {place} {value}: wanted {wanted!r}, found {faults}"
@@ -379,7 +363,7 @@ def main():
         sys.exit(f"ladder_table: {error}")
 
     note = NOTE + ("*: trained with your own answers to exercises.\n" if arguments.own else "")
-    text = "\n".join([markdown(LEARNING, rows), markdown(COST, rows), note])
+    text = "\n\n".join([table_of(rows, LEARNING), table_of(rows, COST), note])
     (arguments.run / "table.md").write_text(text)
     (arguments.run / "table.json").write_text(json.dumps(rows, indent=1) + "\n")
     print("\n" + text, end="")

@@ -1,6 +1,9 @@
 """Curves as SVG in a page of their own. Standard library only."""
 
+import math
 from typing import NamedTuple
+
+PANEL, HEIGHT, GAP, LEFT = 340, 220, 66, 52  # of a chart: a panel's size, between panels, and left of the first
 
 
 class Curve(NamedTuple):
@@ -67,3 +70,38 @@ def page(width, height, title, drawn, more_style="", description="", size=""):
         f"<title>{title}</title>{described}<style>{style}</style>\n"
         f'<rect x="1" y="1" width="{width - 2}" height="{height - 2}" rx="14" class="back"/>\n' + "\n".join(drawn) + "\n</svg>\n"
     )
+
+
+class Plot(NamedTuple):
+    """A panel of a chart."""
+
+    above: str
+    curves: list
+    below: str
+    ticks: list  # heights, of which the first is the lower end and the last the upper one
+    marks: dict | None = None  # the only places that were measured, if they are few
+
+
+def chart(title, plots, legend_columns=1):
+    """Plots side by side; what they cannot hold is cut off. Above them the legend, which they have in common."""
+    rows, width, out = math.ceil(len(plots[0].curves) / legend_columns), LEFT + len(plots) * (PANEL + GAP), []
+    top = 56 + 20 * rows
+    for number, (above, curves, below, ticks, marks) in enumerate(plots):
+        x, most = LEFT + number * (PANEL + GAP), max(x for curve in curves for x, _ in curve.points) or 1
+        panel = Panel(x, top, PANEL, HEIGHT, most, ticks[0], ticks[-1])
+        out.append(f'<text x="{x - 40}" y="{top - 14}">{above}</text>')
+        out.append(f'<clipPath id="panel{number}"><rect x="{x}" y="{top - 1}" width="{PANEL}" height="{HEIGHT + 2}"/></clipPath>')
+        drawn = panel.draw(curves, numbers(ticks), below, marks)
+        out += [shape.replace("<polyline", f'<polyline clip-path="url(#panel{number})"') for shape in drawn]
+        for curve in curves if marks else ():
+            places = [panel.place(*point) for point in curve.points]
+            out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>' for x, y in places]
+    for number, curve in enumerate(plots[0].curves):
+        out += legend(curve, 12 + number % legend_columns * (width // legend_columns), 28 + number // legend_columns * 20)
+    return page(width, top + HEIGHT + 56, title, out)
+
+
+def halves(curves):
+    """Ticks for a chart of these curves: a half apart, around all of them."""
+    heights = [y for curve in curves for _, y in curve.points]
+    return [tick / 2 for tick in range(math.floor(min(heights) * 2), math.ceil(max(heights) * 2) + 1)]

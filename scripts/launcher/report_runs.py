@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compare_runs import RATE, SECONDS, SERIES, VALIDATION, is_finite, is_number, logged_series, read_metrics, read_report, whole_series
+from launcher.accounts import HELD
 
 LOSS, GRADIENTS, PARAMETERS, UNITS = (SERIES[key] for key in ("losses", "grad_norms", "param_norms", "units"))
 PER_STEP = SERIES | {"learning_rates": RATE, "step_seconds": SECONDS}
-HELD = ("parameters", "gradients", "optimizer", "communication")
 KINDS = {"step": str, "unit": str, "config": dict, "world_size": int, "num_parameters": int, "first_step": int,
          "units_per_second": (int, float), "val_losses": list, "memory": list, "memory_theory": list, "traffic": list,
          "traffic_theory": list, **dict.fromkeys(PER_STEP, list)}  # fmt: skip
