@@ -47,52 +47,49 @@ class Block(nn.Module):
     def __init__(self, channels, heads):
         super().__init__()
         self.heads = heads
-        self.ln_1 = nn.LayerNorm(channels)
-        self.c_attn = nn.Linear(channels, 3 * channels)
-        self.attn_proj = nn.Linear(channels, channels)
-        self.ln_2 = nn.LayerNorm(channels)
-        self.c_fc = nn.Linear(channels, 4 * channels)
-        self.mlp_proj = nn.Linear(4 * channels, channels)
+        self.ln_1, self.ln_2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.attn = nn.ModuleDict({"c_attn": nn.Linear(channels, 3 * channels), "c_proj": nn.Linear(channels, channels)})
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(channels, 4 * channels), "c_proj": nn.Linear(4 * channels, channels)})
 
     def forward(self, x):
         B, T, C = x.shape
         q, k, v = (
             part.view(B, T, self.heads, C // self.heads).transpose(1, 2)
-            for part in self.c_attn(self.ln_1(x)).split(C, dim=2)
+            for part in self.attn.c_attn(self.ln_1(x)).split(C, dim=2)
         )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.attn_proj(mixed.transpose(1, 2).reshape(B, T, C))
-        return x + self.mlp_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+        x = x + self.attn.c_proj(mixed.transpose(1, 2).reshape(B, T, C))
+        return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
 
 
 class Gpt(nn.Module):
-    """The plain nn.Module: the kernels that step 0 uses where PyTorch offers them to everybody."""
+    """The plain nn.Module: the kernels that step 0 uses where PyTorch offers them to everybody. Parts are named as in GPT-2's
+    checkpoints. Tokens [B, T] -> logits [B, T, V]."""
 
     def __init__(self, layers, heads, channels, context, vocab_size, is_tied=True):
         super().__init__()
         self.wte = nn.Embedding(vocab_size, channels)
         self.wpe = nn.Embedding(context, channels)
-        self.blocks = nn.ModuleList(Block(channels, heads) for _ in range(layers))
+        self.h = nn.ModuleList(Block(channels, heads) for _ in range(layers))
         self.ln_f = nn.LayerNorm(channels)
         self.lm_head = nn.Linear(channels, vocab_size, bias=False)
         if is_tied:
             self.lm_head.weight = self.wte.weight
 
-    def embed(self, tokens):
-        return self.wte(tokens) + self.wpe.weight[: tokens.size(1)]
+    def keep(self, blocks, is_first, is_last):
+        """Leaves a stage of a pipeline. Between stages there are activations, [B, T, C]."""
+        self.h = self.h[blocks]
+        if not is_first:
+            self.wte = self.wpe = None
+        if not is_last:
+            self.ln_f = self.lm_head = None
 
-    def logits(self, x):
-        return self.lm_head(self.ln_f(x))
-
-    def forward(self, tokens):
-        x = self.embed(tokens)
-        for block in self.blocks:
+    def forward(self, x):
+        if self.wte is not None:
+            x = self.wte(x) + self.wpe.weight[: x.size(1)]
+        for block in self.h:
             x = block(x)
-        return self.logits(x)
-
-    def name_in_checkpoint(self, name):
-        name = name.replace("blocks.", "h.").replace("c_attn", "attn.c_attn").replace("attn_proj", "attn.c_proj")
-        return name.replace("c_fc", "mlp.c_fc").replace("mlp_proj", "mlp.c_proj")
+        return x if self.lm_head is None else self.lm_head(self.ln_f(x))
 
 
 class HuggingFace(nn.Module):
@@ -112,9 +109,6 @@ class HuggingFace(nn.Module):
     def forward(self, tokens):
         return self.model(tokens).logits
 
-    def name_in_checkpoint(self, name):
-        return name.removeprefix("model.transformer.")
-
 
 @torch.no_grad()
 def load(model, checkpoint):
@@ -123,7 +117,7 @@ def load(model, checkpoint):
     stored = {name: torch.frombuffer(bytearray(values), dtype=torch.float32).view(shape) for name, (shape, values) in file.items()}
     transposed = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
     for name, parameter in model.named_parameters():  # a tied one once, as the embedding
-        tensor = stored.pop(model.name_in_checkpoint(name))
+        tensor = stored.pop(name.removeprefix("model.transformer."))
         is_head = "wte" in name or "lm_head" in name
         parameter.copy_(tensor.t() if id(parameter) in transposed and not is_head else tensor)
     if stored:
@@ -169,7 +163,7 @@ def make_parallel(model, groups, options, parallel):
     if parallel.startswith("fsdp"):
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         is_dropped = parallel == "fsdp-zero3"
-        for block in model.blocks:
+        for block in model.h:
             fully_shard(block, mesh=mesh, reshard_after_forward=is_dropped)
         fully_shard(model, mesh=mesh, reshard_after_forward=is_dropped)
         for group in groups:  # fully_shard has put other parameters in their place
@@ -198,23 +192,6 @@ def adamw(options):
 # ---- a pipeline -------------------------------------------------------------------------------------------------------
 
 
-class Stage(nn.Module):
-    """Some of a model's layers: tokens or activations [B, T, C] -> activations or logits [B, T, V]."""
-
-    def __init__(self, model, blocks, is_first, is_last):
-        super().__init__()
-        self.blocks = nn.ModuleList(model.blocks[i] for i in blocks)
-        self.wte, self.wpe = (model.wte, model.wpe) if is_first else (None, None)
-        self.ln_f, self.lm_head = (model.ln_f, model.lm_head) if is_last else (None, None)
-
-    def forward(self, x):
-        if self.wte is not None:
-            x = Gpt.embed(self, x)
-        for block in self.blocks:
-            x = block(x)
-        return x if self.lm_head is None else Gpt.logits(self, x)
-
-
 def clip(parameters, largest, loss):
     """As clip_grad_norm_ does, by the norm over all stages. Returns the loss of the last stage, which others pass as 0."""
     squares = sum(norm.double() ** 2 for norm in torch._foreach_norm([p.grad for p in parameters]))
@@ -230,15 +207,15 @@ def pipeline_step(model, arguments, read):
     """A function that makes a step of this rank's stage; read(step) gives the rows of all its microbatches."""
     rank, num_stages, blocks, options = dist.get_rank(), dist.get_world_size(), arguments.blocks, arguments.options
     begin, is_first, is_last = sum(blocks[:rank]), rank == 0, rank == num_stages - 1
-    module = Stage(model, range(begin, begin + blocks[rank]), is_first, is_last)
-    parameters = list(module.parameters())
+    model.keep(slice(begin, begin + blocks[rank]), is_first, is_last)
+    parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(parameter_groups(parameters, options), **adamw(options))
     num_targets = options["rows"] * arguments.num_microbatches * arguments.shape["context"]
 
     def loss_of_microbatch(logits, targets):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / num_targets
 
-    stage = PipelineStage(module, rank, num_stages, torch.device("cpu"))
+    stage = PipelineStage(model, rank, num_stages, torch.device("cpu"))
     schedule = SCHEDULES[arguments.parallel](stage, arguments.num_microbatches, loss_of_microbatch, scale_grads=False)  # it is divided already
 
     def train_step(step):
