@@ -45,11 +45,19 @@ class Exercise:
         self.name = name
         home, self.trainer = CHAPTERS.get(name, (name, name))
         self.folder, self.lesson = f"{home}/exercise", f"{home}/README.md"
-        self.judge = f"{home}/{name}_judge"
+        self.judge, self.mine = f"{home}/{name}_judge", EXERCISES / name
+        self.passed = self.mine / "passed"  # holds the fingerprint of the answer that passed last
         self.cmake = ROOT / home / "CMakeLists.txt"
 
     def stubs(self):
         return sorted((ROOT / self.folder).glob("*.stub"))
+
+    def files(self):
+        """The learner's, there or not, and the stubs that they come from."""
+        return {self.mine / f"{stub.stem}.cpp": stub for stub in self.stubs()}
+
+    def fingerprint(self):
+        return hashlib.sha256(b"".join(file.read_bytes() for file in self.files() if file.exists())).hexdigest()
 
     def lesson_texts(self):
         return [(ROOT / page).read_text() for page in (self.lesson, SECOND_LESSONS.get(self.name)) if page]
@@ -67,9 +75,9 @@ class Exercise:
 
     def state(self):
         """What the learner has made of it: "open", "begun", "passed", or "changed" since it passed."""
-        if not passed_file(self).exists():
-            return "begun" if (EXERCISES / self.name).is_dir() else "open"
-        return "passed" if passed_file(self).read_text() == fingerprint(self) else "changed"
+        if not self.passed.exists():
+            return "begun" if self.mine.is_dir() else "open"
+        return "passed" if self.passed.read_text() == self.fingerprint() else "changed"
 
     def ranks(self):
         """The numbers of ranks on which CMake runs the judge."""
@@ -124,12 +132,11 @@ def run(words):
         usage_error(f"{exercise.name} has no exercise")
     if wanted.hint:
         return show_hint(exercise, wanted.hint)
-    mine = EXERCISES / exercise.name
     if wanted.hard and any(mending_of(stub).exists() for stub in exercise.stubs()):
         usage_error(f"{exercise.name} has nothing that is harder: its source is what you mend")
-    if wanted.hard and any(mine.glob("*.cpp")):
-        usage_error(f"--hard gives you a new file, and yours is there: move {shown(mine)}/ away, or go on without --hard")
-    hand_out(exercise, mine, wanted.hard)
+    if wanted.hard and any(exercise.mine.glob("*.cpp")):
+        usage_error(f"--hard gives you a new file, and yours is there: move {shown(exercise.mine)}/ away, or go on without --hard")
+    hand_out(exercise, wanted.hard)
     with setup_lock():
         prepare_release(kind)
         show_cmake_the_answers(kind)
@@ -139,9 +146,9 @@ def run(words):
         if end.was_stopped:
             return 130
         if end.code:
-            say(f"not yet: edit {shown(mine)}/ and run ./ladder exercise {exercise.name} again (--hint 1 to 3 helps)")
+            say(f"not yet: edit {shown(exercise.mine)}/ and run ./ladder exercise {exercise.name} again (--hint 1 to 3 helps)")
             return 1
-    passed_file(exercise).write_text(fingerprint(exercise))
+    exercise.passed.write_text(exercise.fingerprint())
     say(f"passed: your {exercise.name} passes all checks")
     train = ""
     if exercise.trainer:
@@ -188,16 +195,6 @@ def show_hint(exercise, number):
 # ---- training with answers that have passed ---------------------------------------------------------------------------
 
 
-def passed_file(exercise: Exercise) -> Path:
-    """Holds the fingerprint of the answer that passed last."""
-    return EXERCISES / exercise.name / "passed"
-
-
-def fingerprint(exercise: Exercise) -> str:
-    files = [EXERCISES / exercise.name / f"{stub.stem}.cpp" for stub in exercise.stubs()]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()
-
-
 def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
     """The same set-up, with a build folder for the learner's answers: those that have passed, and not changed since; and that
     of this step, whatever it is worth."""
@@ -229,8 +226,7 @@ def trainer_sources(step):
 
 def own_files(own):
     """The learner's files of these exercises: {the source that each replaces: its own path, and its stub}."""
-    stubs = [(name, stub) for name in own for stub in Exercise(name).stubs()]
-    return {shown(source_of(stub)): (EXERCISES / name / f"{stub.stem}.cpp", stub) for name, stub in stubs}
+    return {shown(source_of(stub)): (mine, stub) for name in own for mine, stub in Exercise(name).files().items()}
 
 
 def own_steps(own, steps):
@@ -310,10 +306,10 @@ def show_cmake_the_answers(kind: Kind):
         stamp.write_text(there)
 
 
-def hand_out(exercise, folder, is_hard):
+def hand_out(exercise, is_hard):
     """A learner's file that is there stays as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for stub in exercise.stubs():
-        if not (mine := folder / f"{stub.stem}.cpp").exists():
+    exercise.mine.mkdir(parents=True, exist_ok=True)
+    for mine, stub in exercise.files().items():
+        if not mine.exists():
             copy_stub(stub, mine, is_hard)
             say(f"your file: {shown(mine)} (the lesson: {exercise.lesson})")

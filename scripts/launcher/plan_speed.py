@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from launcher.build import num_cores
 from launcher.plan_time import Speed
-from read_trace import read_trace
+from read_trace import measured_steps, read_trace
 
 MOST_LAYERS = 4  # of the run that is measured
 STEPS = 8  # of it; the first one warms up
@@ -33,10 +33,8 @@ def within(slices, step):
     return [each for each in slices if step.begin <= each.begin < step.end]
 
 
-def slowest_s(trace, steps):
-    """Forwards and backwards of a step on the slowest rank, for which the others wait."""
-    each = [[sum(s.end - s.begin for s in within(rank.named("forward", "backward"), rank.step(n))) for rank in trace.ranks] for n in steps]
-    return quiet(map(max, each)) / 1e6
+def length_us(slices):
+    return sum(each.end - each.begin for each in slices)
 
 
 def layer_times(trace, steps, names):
@@ -49,7 +47,7 @@ def layer_times(trace, steps, names):
             parts = within(inner, span)
             for part in parts:
                 found[span.name][part.name].append(part.end - part.begin)
-            rest = span.end - span.begin - sum(part.end - part.begin for part in parts)
+            rest = span.end - span.begin - length_us(parts)
             found[span.name][names[-1]][-1] += rest
     times = [[quiet(found[way][name]) / 1e6 for name in names] for way in ("forward", "backward")]
     blocks = slice(1, len(names) - 1)
@@ -68,12 +66,6 @@ def operation_times(trace, steps):
     return [(num_bytes, max(quiet(us), 0.1) / 1e6) for (_, num_bytes), us in times.items()]
 
 
-def rest_us(rank, step):
-    """Of a step: neither layers nor optimizer nor norms nor waiting."""
-    known = within(rank.named("forward", "backward", "optimizer step", "norm"), step) + within(rank.waits, step)
-    return step.end - step.begin - sum(each.end - each.begin for each in known)
-
-
 def fit(points):
     """a and b of seconds = a + b · bytes, neither negative, with the least relative errors."""
     w = [1 / seconds**2 for _, seconds in points]
@@ -89,17 +81,19 @@ def speed_of(trace, facts, ranks, threads):
     """Of the layers of the run that was traced, which had these plans."""
     names = [layer["name"] for layer in facts["layers"]]
     numel = sum(padded for layer in facts["layers"] for _, padded in layer["tensors"])
-    steps = sorted({span.args["step"] for span in trace.ranks[0].named("step")})[1:]
+    steps, layers = measured_steps(trace), ("forward", "backward")
     forward_s, backward_s = layer_times(trace, steps, names)
     each = [span for rank in trace.ranks for span in rank.spans]
-    factor = slowest_s(trace, steps) / (facts["microbatches"] * sum(forward_s + backward_s))
+    slowest = [max(length_us(within(rank.named(*layers), rank.step(n))) for rank in trace.ranks) for n in steps]  # others wait for it
+    known = [[rank.step(n), *rank.named(*layers, "optimizer step", "norm"), *rank.waits] for rank in trace.ranks for n in steps]
+    factor = quiet(slowest) / 1e6 / (facts["microbatches"] * sum(forward_s + backward_s))
     call_s, byte_s = fit(operation_times(trace, steps)) if ranks > 1 else (0.0, 0.0)
     return Speed(
         forward_s=[s * factor for s in forward_s],
         backward_s=[s * factor for s in backward_s],
         update_s=quiet_us([s for s in each if s.name == "optimizer step"]) / 1e6 / numel,
         norm_s=quiet_us([s for s in each if s.name == "norm"]) / 1e6 / numel,
-        rest_s=quiet(rest_us(rank, rank.step(n)) for rank in trace.ranks for n in steps) / 1e6,
+        rest_s=quiet(length_us([step]) - length_us(within(slices, step)) for step, *slices in known) / 1e6,
         message_s=call_s / max(1, 2 * (ranks - 1)),
         byte_s=byte_s,
         sharing=max(1.0, ranks * threads / num_cores()),

@@ -35,23 +35,26 @@ class Point(NamedTuple):
     seconds: float
     waiting: float | None  # of these; nobody has measured it in a real run
 
+    def is_real(self):
+        return self.waiting is None
+
 
 def run(words: list[str]) -> int:
     this, options = parse(words)
     kind = chosen_kind()
     need_release(kind, *this.steps)
-    points, measured = [], []
+    points = []
     for step in this.steps:
         trainer = Trainer(trainer_in(kind.build, step), step, options)
         say(f"{step}: {len(this.ranks)} simulated and {len(this.measured)} real numbers of ranks, {len(this.links)} links")
         points += [trainer.simulate(ranks, link) for ranks in this.ranks for link in this.links]
-        measured += [trainer.measure(ranks, link) for ranks in this.measured for link in this.links]
+        points += [trainer.measure(ranks, link) for ranks in this.measured for link in this.links]
         print(f"{step}: ms per step (share of it in which the rank waits)\n")
-        print(text_of(step, this.links, points, measured), end="\n\n", flush=True)
+        print(text_of(step, this.links, points), end="\n\n", flush=True)
     if this.measured and max(this.measured) > num_cores():
         say(f"real ranks share {num_cores()} cores, and wait for them; a simulated rank has one of its own")
     if this.svg:
-        this.svg.write_text(draw(this.steps, this.links, points, measured))
+        this.svg.write_text(draw(this.steps, this.links, points))
         say(f"wrote {this.svg}")
     return 0
 
@@ -122,13 +125,11 @@ def own_options(step: str, ranks: int, options: list[str]) -> list:
     return ["--steps", 9]
 
 
-def text_of(step: str, links: list[str], points: list[Point], measured: list[Point]) -> str:
-    simulated = {(point.ranks, point.link): point for point in points if point.step == step}
-    real = {(point.ranks, point.link): point for point in measured if point.step == step}
+def text_of(step: str, links: list[str], points: list[Point]) -> str:
+    found = {(point.ranks, point.link, point.is_real()): point for point in points if point.step == step}
     lines = [["ranks", *(head for link in links for head in (link, "measured"))]]
-    for ranks in sorted({point.ranks for point in [*points, *measured]}):
-        cells = [(simulated.get((ranks, link)), real.get((ranks, link))) for link in links]
-        lines.append([f"{ranks:,}", *(shown(point) for pair in cells for point in pair)])
+    for ranks in sorted({point.ranks for point in points}):
+        lines.append([f"{ranks:,}", *(shown(found.get((ranks, link, is_real))) for link in links for is_real in (False, True))])
     return table(lines, numbers_right=True)
 
 
@@ -139,9 +140,9 @@ def shown(point: Point | None) -> str:
     return f"{1000 * point.seconds:.1f}{share}"
 
 
-def draw(steps: list[str], links: list[str], points: list[Point], measured: list[Point]) -> str:
+def draw(steps: list[str], links: list[str], all_points: list[Point]) -> str:
     """A panel for each step, all with the same axes; both logarithmic."""
-    place, all_points = LOGARITHMIC.place, [*points, *measured]
+    place, points, measured = LOGARITHMIC.place, [p for p in all_points if not p.is_real()], [p for p in all_points if p.is_real()]
     low, high = min(1000 * p.seconds for p in all_points) / 1.2, max(1000 * p.seconds for p in all_points) * 1.2
     most_ranks = max(place(point.ranks) for point in all_points)
     width, out = max(PANEL, (WIDTH - LEFT) // len(steps) - LEFT), []
