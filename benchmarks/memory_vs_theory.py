@@ -23,7 +23,7 @@ from processes import Progress, run_all, train
 from results import result_folder, results_parser, write, write_results
 from launcher.accounts import HELD, SCRATCH, memory_faults, others_theory
 from launcher.console import count_from, list_of
-from launcher.figures import Panel, numbers, page
+from launcher.figures import Panel, numbers, page, swatches, words
 from launcher.plan import without
 from launcher.rungs import read_rungs
 from launcher.tables import table_of
@@ -82,45 +82,41 @@ COLUMNS = {
 }  # fmt: skip
 
 
-TOP, LEFT, HEIGHT = 80, 52, 240  # of the plot, in pixels
+TOP, LEFT, HEIGHT = 94, 52, 240  # of the plot, in pixels
 BAR, BAR_GAP, GROUP_GAP = 34, 8, 26
 FP32_BAR = 14  # beside a bar of 16 bits
 LINE = HEIGHT + 78  # from one line of groups to the next
+STYLE = ".theory{stroke:#222;stroke-width:2.5}.fp32{fill:#999;fill-opacity:.45}.paper{stroke:#aa3377;stroke-width:2.5;stroke-dasharray:5 2}"
 
 
 def svg(rows):
     """Bars of bytes per parameter, one group per number of ranks; a line over each bar is theory. With 16 bits, each group
     has a line of its own, so that its text can be read on a phone."""
     has_fp32 = "held_fp32_theory" in rows[0]
-    kinds = ("held", "held_theory", "held_fp32_theory")
-    most = max(row.get(kind, 0) / row["num_parameters"] for row in rows for kind in kinds)
+    most = max(row.get(kind, 0) / row["num_parameters"] for row in rows for kind in ("held", "held_theory", "held_fp32_theory"))
     high, apart = 4 * (int(most / 4) + 1), BAR + BAR_GAP + (FP32_BAR if has_fp32 else 0)
     groups = [[row for row in rows if row["ranks"] == ranks] for ranks in sorted({row["ranks"] for row in rows})]
-    drawn, names_end = legend(has_fp32)
     lines = [[group] for group in groups] if has_fp32 else [groups]
-    width = max(names_end, *(LEFT + sum(len(group) * apart + GROUP_GAP for group in line) for line in lines))
+    width = max(640, *(LEFT + sum(len(group) * apart + GROUP_GAP for group in line) for line in lines))
+    names = [[*((f'fill="{COLOURS[kind]}"', kind, False) for kind in HELD)], [('class="theory"', "theory", True)]]
+    if has_fp32:
+        names[1] += [('class="fp32"', "the same in fp32", False), ('class="paper"', "with 16-bit gradients, as in the ZeRO paper", True)]
+    drawn, _ = swatches(names, LEFT, width, 12, 7)
     for number, line in enumerate(lines):
-        panel = Panel(LEFT, TOP + number * LINE, width - LEFT, HEIGHT, 1, 0, high)
-        drawn.append(f'<text x="{LEFT - 44}" y="{panel.y - 14}">bytes per parameter</text>')
-        drawn += panel.grid(numbers(range(0, high + 1, 4)))
-        x = LEFT
+        panel, x = Panel(LEFT, TOP + number * LINE, width - LEFT, HEIGHT, 1, 0, high), LEFT
+        drawn += [words(LEFT - 44, panel.y - 14, "bytes per parameter"), *panel.grid(numbers(range(0, high + 1, 4)))]
         for group in line:
-            ranks, end = group[0]["ranks"], x + len(group) * apart
-            label = "1 rank" if ranks == 1 else f"{ranks} ranks"
-            drawn.append(f'<text x="{(x + end - BAR_GAP) / 2:.0f}" y="{panel.y + HEIGHT + 38}" text-anchor="middle">step, {label}</text>')
+            label, end = "1 rank" if group[0]["ranks"] == 1 else f"{group[0]['ranks']} ranks", x + len(group) * apart
+            drawn.append(words((x + end - BAR_GAP) / 2, panel.y + HEIGHT + 38, f"step, {label}", "middle"))
             for at, row in zip(range(x, end, apart), group):
                 drawn += bars(row, at, panel)
             x = end + GROUP_GAP
-    style = ".theory{stroke:#222;stroke-width:2.5}"
-    if has_fp32:
-        style += ".fp32{fill:#999;fill-opacity:.45}.paper{stroke:#aa3377;stroke-width:2.5;stroke-dasharray:5 2}"
-    title = "Bytes of model state per parameter, held between steps by the fullest rank"
-    return page(width, panel.y + HEIGHT + 48, title, drawn, style)
+    return page(width, panel.y + HEIGHT + 48, "Bytes of model state per parameter, held between steps by the fullest rank", drawn, STYLE)
 
 
 def bars(row, x, panel):
     """What a step holds, stacked; with 16 bits, next to what it holds in fp32."""
-    out, floor = [], panel.y + panel.height
+    out, held, has_fp32 = [], 0, "held_fp32_theory" in row
 
     def place(size):
         return panel.place(0, size / row["num_parameters"])[1]
@@ -129,9 +125,8 @@ def bars(row, x, panel):
         out.append(f'<rect x="{x}" y="{place(base + size):.1f}" width="{width}" height="{place(base) - place(base + size):.1f}" {look}/>')
 
     def line(size, kind):
-        out.append(f'<line x1="{x - 3}" y1="{place(size):.1f}" x2="{x + BAR + 3}" y2="{place(size):.1f}" class="{kind}"/>')
+        out.append(f'<path d="M{x - 3} {place(size):.1f}h{BAR + 6}" class="{kind}"/>')
 
-    has_fp32, held = "held_fp32_theory" in row, 0
     if has_fp32:
         bar(row["held_fp32_theory"], 0, FP32_BAR, 'class="fp32"')
         x += FP32_BAR
@@ -139,33 +134,12 @@ def bars(row, x, panel):
         bar(row[kind], held, BAR, f'fill="{COLOURS[kind]}"')
         held += row[kind]
     line(row["held_theory"], "theory")
+    if has_fp32 and row["held_16_bit_gradients_theory"] < row["held_theory"]:
+        line(row["held_16_bit_gradients_theory"], "paper")
     if has_fp32:
-        if row["held_16_bit_gradients_theory"] < row["held_theory"]:
-            line(row["held_16_bit_gradients_theory"], "paper")
-        text = f'{row["held"] / row["num_parameters"]:.1f}'.removesuffix(".0")
-        out.append(f'<text x="{x + BAR / 2}" y="{place(held) - 6:.1f}" text-anchor="middle">{text}</text>')
-    number = row["stage"].split("_")[0].removeprefix("step")
-    out.append(f'<text x="{x + BAR / 2}" y="{floor + 16}" text-anchor="middle">{number}</text>')
+        out.append(words(x + BAR / 2, place(held) - 6, f"{row['held'] / row['num_parameters']:.1f}".removesuffix(".0"), "middle"))
+    out.append(words(x + BAR / 2, panel.y + panel.height + 16, row["stage"].split("_")[0].removeprefix("step"), "middle"))
     return out
-
-
-def legend(has_fp32):
-    """On two lines; and where the longer one ends."""
-    names = [[(kind, f'fill="{COLOURS[kind]}"') for kind in HELD], [("theory", 'class="theory"')]]
-    if has_fp32:
-        names[1] += [("the same in fp32", 'class="fp32"'), ("with 16-bit gradients, as in the ZeRO paper", 'class="paper"')]
-    out, ends = [], []
-    for line, y in zip(names, (23, 45)):
-        x = LEFT
-        for name, look in line:
-            is_line = "theory" in look or "paper" in look
-            out.append(f'<line x1="{x}" y1="{y - 5}" x2="{x + 18}" y2="{y - 5}" {look}/>' if is_line else
-                       f'<rect x="{x}" y="{y - 11}" width="12" height="12" {look}/>')  # fmt: skip
-            indent = 24 if is_line else 18
-            out.append(f'<text x="{x + indent}" y="{y}">{name}</text>')
-            x += indent + 24 + 7 * len(name)
-        ends.append(x)
-    return out, max(ends)
 
 
 def held_in_theory(build, stage, ranks, options):
@@ -236,7 +210,7 @@ def self_test_of_16_bits(row):
     both = row | {"held_fp32_theory": 1300, "held_16_bit_gradients_theory": 1340}
     drawn, floor = svg([both]), TOP + HEIGHT
     assert drawn.count("<rect") == 11 and drawn.count('class="paper"') == 2, drawn  # one of each is in the legend
-    for kind, tag in (("held_fp32_theory", 'y="{:.1f}" width="14"'), ("held_16_bit_gradients_theory", 'y1="{:.1f}"')):
+    for kind, tag in (("held_fp32_theory", 'y="{:.1f}" width="14"'), ("held_16_bit_gradients_theory", ' {:.1f}h40" class="paper"')):
         assert tag.format(floor - both[kind] / 100 * HEIGHT / 16) in drawn, kind
     assert svg([both | {"held_16_bit_gradients_theory": 1440}]).count('class="paper"') == 1  # gradients are 16 bit already
     assert ">14.4</text>" in drawn, drawn

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from launcher.figures import page
+from launcher.figures import page, swatches
 from read_trace import ranks_of
 
 
@@ -174,20 +174,11 @@ def draw_legend(drawing, trace, y, units):
             kinds.setdefault(kind, name)
     kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"} | ({"gradients": "gradients in flight"} if units else {})
     held = {category for rank in trace.ranks for _, held in rank.memory for category, bytes in held.items() if bytes}
-    rows = [[(f'class="{kind}"', name) for kind, name in kinds.items()],
-            [(f'fill="{colour}"', name) for name, colour in MEMORY.items() if name in held]]  # fmt: skip
-    top = y
-    for row in filter(None, rows):
-        x = LEFT
-        for look, name in row:
-            width = 28 + len(name) * LETTER
-            if x + width > WIDTH:
-                x, y = LEFT, y + 28
-            drawing.shapes.append(f'<rect x="{x:.0f}" y="{y}" width="20" height="16" {look}/>')
-            drawing.text(f"{x + 28:.0f}", y + 14, name)
-            x += width + 16
-        y += 28
-    return y - top
+    rows = [[(f'class="{kind}"', name, False) for kind, name in kinds.items()],
+            [(f'fill="{colour}"', name, False) for name, colour in MEMORY.items() if name in held]]  # fmt: skip
+    shapes, height = swatches(rows, LEFT, WIDTH, y, LETTER)
+    drawing.shapes += shapes
+    return height
 
 
 def draw(trace, number):

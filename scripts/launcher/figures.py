@@ -36,16 +36,15 @@ class Panel(NamedTuple):
         for tick, text in ticks.items():
             _, y = self.place(0, tick)
             out.append(f'<line x1="{self.x}" y1="{y:.1f}" x2="{self.x + self.width}" y2="{y:.1f}" class="grid"/>')
-            out.append(f'<text x="{self.x - 6}" y="{y + 5:.1f}" text-anchor="end">{text}</text>')
+            out.append(words(self.x - 6, y + 5, text, "end"))
         return out
 
     def draw(self, curves, ticks, label, marks=None):
         """With lines at `ticks`; below it numbers, {x: text} or three of them, and what they are."""
         out = self.grid(ticks)
         for at, text in (marks or {share * self.most: f"{share * self.most:.0f}" for share in (0, 0.5, 1)}).items():
-            out.append(f'<text x="{self.place(at, 0)[0]:.0f}" y="{self.y + self.height + 20}" text-anchor="middle">{text}</text>')
-        middle, below = self.x + self.width / 2, self.y + self.height + 42
-        out.append(f'<text x="{middle:.0f}" y="{below}" text-anchor="middle">{label}</text>')
+            out.append(words(self.place(at, 0)[0], self.y + self.height + 20, text, "middle"))
+        out.append(words(self.x + self.width / 2, self.y + self.height + 42, label, "middle"))
         for curve in curves:
             text = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.place(*point) for point in curve.points))
             out.append(f'<polyline points="{text}" {curve.look()}/>')
@@ -57,8 +56,29 @@ def numbers(values):
     return {value: f"{value:g}".replace("-", "−") for value in values}
 
 
+def words(x, y, text, anchor="start"):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
 def legend(curve, x, y):
-    return [f'<path d="M{x} {y}h20" stroke-width="2" {curve.look()}/>', f'<text x="{x + 26}" y="{y + 5}">{curve.name}</text>']
+    return [f'<path d="M{x} {y}h20" stroke-width="2" {curve.look()}/>', words(x + 26, y + 5, curve.name)]
+
+
+def swatches(rows, left, right, y, letter):
+    """A legend of (look, name, whether it is a line or an area). Each row begins on a new line; a letter is about so wide.
+    Returns the drawing, and how high it is."""
+    top, out = y, []
+    for row in filter(None, rows):
+        x = left
+        for look, name, is_line in row:
+            width = 28 + len(name) * letter
+            if x + width > right:
+                x, y = left, y + 28
+            out.append(f'<path d="M{x:.0f} {y + 8}h20" {look}/>' if is_line else f'<rect x="{x:.0f}" y="{y}" width="20" height="16" {look}/>')
+            out.append(words(x + 28, y + 14, name))
+            x += width + 16
+        y += 28
+    return out, y - top
 
 
 def page(width, height, title, drawn, more_style="", description="", size=""):
@@ -89,7 +109,7 @@ def chart(title, plots, legend_columns=1):
     for number, (above, curves, below, ticks, marks) in enumerate(plots):
         x, most = LEFT + number * (PANEL + GAP), max(x for curve in curves for x, _ in curve.points) or 1
         panel = Panel(x, top, PANEL, HEIGHT, most, ticks[0], ticks[-1])
-        out.append(f'<text x="{x - 40}" y="{top - 14}">{above}</text>')
+        out.append(words(x - 40, top - 14, above))
         out.append(f'<clipPath id="panel{number}"><rect x="{x}" y="{top - 1}" width="{PANEL}" height="{HEIGHT + 2}"/></clipPath>')
         drawn = panel.draw(curves, numbers(ticks), below, marks)
         out += [shape.replace("<polyline", f'<polyline clip-path="url(#panel{number})"') for shape in drawn]
