@@ -125,10 +125,7 @@ def price_list(rows):
 
 def read_tensors(path):
     """{name: its numbers} of a model.safetensors (docs/checkpoint.md)."""
-    tensors = {name: array.array("f", data) for name, (_, data) in tensor_files.read_tensors(path).items()}
-    for numbers in tensors.values() if sys.byteorder == "big" else ():
-        numbers.byteswap()
-    return tensors
+    return {name: array.array("f", data) for name, (_, data) in tensor_files.read_tensors(path).items()}
 
 
 def pairs_of(gradient, reference):

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,18 +17,14 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))  # where benchmarks find the launcher's modules
+from launcher.launch import mpirun  # noqa: E402
+
 # Where the programs are; ./ladder says so if LADDER_CUDA is ON.
 BUILD = Path(os.environ.get("LADDER_BUILD", Path(__file__).resolve().parent.parent / "build/release"))
 # Ctrl-C at a terminal; what ./ladder sends for it; what ends a program elsewhere.
 SIGNALS = (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP)
 STOPPED = {128 + number for number in SIGNALS}  # exit codes
 GRACE_SECONDS = 10  # mpirun needs a second or two to take its ranks down
-MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-
-def on_ranks(ranks, command):
-    """The command under mpirun, unless one rank is enough."""
-    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command] if ranks > 1 else command
 
 
 @contextlib.contextmanager
@@ -84,8 +81,8 @@ def run_all(commands, environment=None):
         with noted_signals() as noted:
             try:
                 for command, (out, err) in zip(commands, outputs):
-                    env = {**os.environ, **MPI_AS_ROOT, **(environment or {})}
-                    children.append(subprocess.Popen(command, stdout=out, stderr=err, env=env))
+                    env = {**os.environ, **(environment or {})}
+                    children.append(subprocess.Popen([*map(str, command)], stdout=out, stderr=err, env=env))
                 while not noted and not any(child.poll() for child in children):
                     if all(child.poll() is not None for child in children):
                         break
@@ -98,14 +95,14 @@ def run_all(commands, environment=None):
         texts = [[file.seek(0) or file.read() for file in pair] for pair in outputs]
         if failed is not None:
             out, err = texts[failed]
-            sys.exit(f"{' '.join(commands[failed])}\nended with {children[failed].returncode}:\n{err or out}")
+            sys.exit(f"{shlex.join(map(str, commands[failed]))}\nended with {children[failed].returncode}:\n{err or out}")
         return [out for out, _ in texts]
 
 
 def train(build, step, ranks, *options):
     """The report of a trainer of this build."""
     with tempfile.TemporaryDirectory(prefix="ladder-bench-") as out:
-        run_all([on_ranks(ranks, [str(build / step / step), "--quiet", "--out", out, *options])])
+        run_all([[*mpirun(ranks), build / step / step, "--quiet", "--out", out, *options]])
         return json.loads(Path(out, "report.json").read_text())
 
 

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from processes import Progress, command, on_ranks, run_all
+from processes import Progress, command, run_all
 from results import ROOT, cpu_name, write
 from launcher.console import count_from
+from launcher.launch import mpirun
 from launcher.tables import table
 
 VOCABULARY = 258
@@ -73,8 +74,6 @@ def write_tokens(path, num_tokens, vocab_size=VOCABULARY):
     """A nanoGPT file of tokens that can be learnt a little: small ones are frequent."""
     rng = random.Random(1)
     tokens = array.array("H", (int(vocab_size * rng.random() ** 3) for _ in range(num_tokens)))
-    if sys.byteorder == "big":
-        tokens.byteswap()
     path.write_bytes(tokens.tobytes())
 
 
@@ -110,7 +109,7 @@ class Race:
         def train(num_steps):
             outs = [Path(tempfile.mkdtemp(prefix="run", dir=self.folder)) for _ in range(copies)]
             further = ["--init-from", str(self.checkpoint), *options]
-            run_all([on_ranks(ranks, [*self.step_command(program, num_steps, out), *further]) for out in outs])
+            run_all([[*mpirun(ranks), *self.step_command(program, num_steps, out), *further] for out in outs])
             reports = [json.loads((out / "report.json").read_text()) for out in outs]
             for out in outs:
                 shutil.rmtree(out)  # its checkpoint: 1.5 GB for GPT-2's 124 million parameters

@@ -34,10 +34,11 @@ VALIDATION, PER_BYTE, RATE, SECONDS = "validation loss", "nats per byte of the v
 LOGGED = {"loss": SERIES["losses"], "grad_norm": SERIES["grad_norms"], "param_norm": SERIES["param_norms"], "units": SERIES["units"],
           "target_tokens": SERIES["units"], "learning_rate": RATE, "step_seconds": SECONDS, "val_loss": VALIDATION,
           "val_nats_per_byte": PER_BYTE}  # fmt: skip
+KINDS = {**dict.fromkeys(SERIES, list), "unit": str, "first_step": int, "param_hash": str, "val_losses": list, "num_parameters": int}
 
 
-def read_report(folder):
-    """Returns the report. Raises ValueError with its path if the file is not a report."""
+def read_report(folder, kinds=KINDS):
+    """Returns the report. Raises ValueError with its path if the file is not a report, with values of these kinds."""
     path = Path(folder) / "report.json"
     if not path.is_file():
         raise ValueError(f"{folder}: is not the folder of a run: it has no report.json")
@@ -47,13 +48,13 @@ def read_report(folder):
         raise ValueError(f"{path}: is damaged: {error}") from None
     if not isinstance(report, dict):
         raise ValueError(f"{path}: is not a report: it holds no object")
-    for key in (*SERIES, "unit", "first_step", "param_hash", "val_losses", "num_parameters"):
+    for key, kind in kinds.items():
         if key not in report:
             raise ValueError(f"{path}: is not a report: it has no {key}")
+        if not isinstance(report[key], kind):
+            raise ValueError(f"{path}: is damaged: {key} is {report[key]!r:.40}")
     if any(not isinstance(values, list) or len(values) != len(report["losses"]) for values in series_of(report).values()):
         raise ValueError(f"{path}: its series differ in length")
-    if not isinstance(report["first_step"], int):
-        raise ValueError(f"{path}: first_step is {report['first_step']!r}, not a whole number")
     return report
 
 

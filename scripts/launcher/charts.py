@@ -207,13 +207,12 @@ def bar_chart(name: str, title: str, bars: list[Bar], shown: Callable[[float], s
     most = max(max(sum(bar.parts.values()), sum((bar.theory or {}).values())) for bar in bars) or 1
     scale, drawn = (WIDTH - 12) / most, []
     for row, bar in enumerate(bars):
-        at, y, total = 2.0, row * ROW + 20, sum(bar.parts.values())
-        drawn.append(f'<text x="2" y="{y - 5}">{escape(fit(bar.label))}</text><text x="{WIDTH - 2}" y="{y - 5}" class="end">{shown(total)}</text>')
+        at, y = 2.0, row * ROW + 20
+        drawn.append(row_words(y, bar.label, shown(sum(bar.parts.values()))))
         for i, part in enumerate(parts):
-            size = bar.parts.get(part, 0) * scale
-            drawn.append(f'<rect x="{at:.1f}" y="{y}" width="{size:.1f}" height="{BAR}" fill="url(#p{i % NUM_COLOURS})">'
-                         f"<title>{escape(part)}: {bar.parts.get(part, 0):,}</title></rect>" if size else "")  # fmt: skip
-            at += size
+            if size := bar.parts.get(part, 0) * scale:
+                drawn.append(block(at, y, size, i, f"{part}: {bar.parts[part]:,}"))
+                at += size
         if bar.theory is not None:
             drawn.append(f'<path d="M{2 + sum(bar.theory.values()) * scale:.1f} {y - 4}v{BAR + 8}" class="theory"/>')
     has_theory = any(bar.theory is not None for bar in bars)
@@ -247,15 +246,20 @@ def span_chart(name: str, title: str, rows: list[tuple]) -> str:
     scale, drawn = (WIDTH - 4) / last, []
     for row, (label, spans, note) in enumerate(rows):
         y = row * ROW + 20
-        drawn.append(f'<text x="2" y="{y - 5}">{escape(fit(label))}</text><text x="{WIDTH - 2}" y="{y - 5}" class="end">{escape(note)}</text>')
-        drawn.append(f'<path d="M2 {y + BAR / 2}H{WIDTH - 2}" class="grid"/>')
-        drawn += [f'<rect x="{2 + (a - 1) * scale:.1f}" y="{y}" width="{(b - a + 1) * scale:.1f}" height="{BAR}" fill="url(#p{row % NUM_COLOURS})">'
-                  f"<title>steps {a:,} to {b:,}</title></rect>" for a, b in spans]  # fmt: skip
+        drawn += [row_words(y, label, note), f'<path d="M2 {y + BAR / 2}H{WIDTH - 2}" class="grid"/>']
+        drawn += [block(2 + (a - 1) * scale, y, (b - a + 1) * scale, row, f"steps {a:,} to {b:,}") for a, b in spans]
     texts = [(label, ", ".join(f"{a:,} to {b:,}" for a, b in spans), note) for label, spans, note in rows]
     described = "; ".join(f"{label}: steps {steps}, {note}" for label, steps, note in texts)
     table = html_table(["", "steps", "end"], [list(text) for text in texts])
     return figure(name, title, described, len(rows) * ROW + 6, "\n".join(drawn), "", table)
 
 
-def fit(text: str) -> str:
-    return text if len(text) <= 34 else f"{text[:15]}…{text[-18:]}"
+def row_words(y: float, label: str, note: str) -> str:
+    """Above a row; a long label loses its middle."""
+    label = label if len(label) <= 34 else f"{label[:15]}…{label[-18:]}"
+    return f'<text x="2" y="{y - 5}">{escape(label)}</text><text x="{WIDTH - 2}" y="{y - 5}" class="end">{escape(note)}</text>'
+
+
+def block(x: float, y: float, width: float, i: int, title: str) -> str:
+    return (f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" fill="url(#p{i % NUM_COLOURS})">'
+            f"<title>{escape(title)}</title></rect>")  # fmt: skip

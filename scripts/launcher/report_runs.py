@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import compare_runs
 from compare_runs import RATE, SECONDS, SERIES, VALIDATION, is_finite, is_number, logged_series, read_metrics, read_report, whole_series
 from launcher.accounts import HELD
 
 LOSS, GRADIENTS, PARAMETERS, UNITS = (SERIES[key] for key in ("losses", "grad_norms", "param_norms", "units"))
 PER_STEP = SERIES | {"learning_rates": RATE, "step_seconds": SECONDS}
-KINDS = {"step": str, "unit": str, "config": dict, "world_size": int, "num_parameters": int, "first_step": int,
-         "units_per_second": (int, float), "val_losses": list, "memory": list, "memory_theory": list, "traffic": list,
-         "traffic_theory": list, **dict.fromkeys(PER_STEP, list)}  # fmt: skip
+ACCOUNTS = ("memory", "memory_theory", "traffic", "traffic_theory")
+KINDS = compare_runs.KINDS | {"step": str, "config": dict, "world_size": int, "units_per_second": (int, float),
+                              **dict.fromkeys(("learning_rates", "step_seconds", *ACCOUNTS), list)}  # fmt: skip
 SHAPE = ("model", "layers", "heads", "kv-heads", "channels", "mlp-channels", "context", "vocab-size", "tie-embeddings", "rope-theta",
          "norm-eps")  # fmt: skip
 
@@ -66,10 +67,7 @@ def read_run(folder: Path) -> Run:
     times = {line["step"]: line["time"] for line in reversed(lines) if line.get("time")}  # of an evaluation's line only if alone
     if any("loss" in line for line in lines) and not path.exists():
         return Run(folder, {}, logged_series(lines), times)
-    report = read_report(folder)
-    for key, kind in KINDS.items():
-        if not isinstance(report.get(key), kind):
-            raise ValueError(f"{path}: is damaged: {key} is {report.get(key)!r:.40}")
+    report = read_report(folder, KINDS)
     try:
         values = {name: report[key] for key, name in PER_STEP.items()} | report.get("metrics", {})
         series = whole_series(report, lines, number_steps(report, lines), values)
