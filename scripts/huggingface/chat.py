@@ -53,7 +53,8 @@ def check(folder, has_mistakes):
     tokens, targets = rows_of(conversations, tokenizer, MARKED_TEMPLATE)
     yield Result("chat", "tokens of all rows", largest_difference(ours["tokens"], tokens))
     yield Result("chat", "targets of all rows", largest_difference(ours["targets"], targets))
-    yield Result("chat", "conversations by the template of an export", num_differing(conversations, original, tokenizer))
+    texts = [[t.apply_chat_template(c, tokenize=False, add_generation_prompt=True) for c in conversations] for t in (original, tokenizer)]
+    yield Result("chat", "conversations by the template of an export", sum(a != b for a, b in zip(*texts)))
     if has_mistakes:
         _, longer = rows_of(conversations, tokenizer, MARKED_TEMPLATE.replace(f"{{{{ {ANSWER} }}}}{{% endg", f"{{{{ {ANSWER} + '\n' }}}}{{% endg"))
         yield Result("chat", "targets of all rows", largest_difference(ours["targets"], longer), mistake="a newline is learnt, too")
@@ -67,11 +68,6 @@ def export_bare(model, data, folder):
                    micro_batch_size=1, steps=0, out=folder / "bare_run")])  # fmt: skip
     start([[EXPORT, folder / "bare_run", folder / "bare_exported"]])
     return AutoTokenizer.from_pretrained(folder / "bare_exported")
-
-
-def num_differing(conversations, *tokenizers):
-    texts = [[t.apply_chat_template(c, tokenize=False, add_generation_prompt=True) for c in conversations] for t in tokenizers]
-    return sum(a != b for a, b in zip(*texts))
 
 
 def messages_of(said):

@@ -36,7 +36,7 @@ def check(folder, has_mistakes):
 def check_runs(folder):
     tokens = write_tokens(folder / "bytes.bin", ROWS * CONTEXT + 1, VOCABULARY_OF_BYTES)
     runs = [(name, folder / f"run{i}", folder / f"exported{i}", folder / f"said{i}") for i, name in enumerate(RUNS)]
-    start([run_command(name, out) for name, out, _, _ in runs])
+    start([command(trainer(step), **SHAPE, **further, steps=3, out=out) for (step, further), (_, out, _, _) in zip(RUNS.values(), runs)])
     start([[EXPORT, out, exported] for _, out, exported, _ in runs])
     start([said_command(name, out, said, folder / "bytes.bin") for name, out, _, said in runs])
     rows, _ = windows(tokens, CONTEXT, ROWS)
@@ -45,11 +45,6 @@ def check_runs(folder):
         yield Result(name, "names that transformers misses or has not asked for", sum(map(len, info.values())))
         yield Result(name, "logits", largest_difference(read_saved(said)["logits"], logits_of(model.eval(), rows)), TOLERANCE)
         yield from check_text(name, exported, model)
-
-
-def run_command(name, out):
-    step, further = RUNS[name]
-    return command(trainer(step), **SHAPE, **further, steps=3, out=out)
 
 
 def said_command(name, run, out, data):
@@ -81,14 +76,16 @@ def check_ways_through(folder, has_mistakes):
     data = folder / "through.bin"
     write_tokens(data, POSITIONS + 1, VOCABULARY)
     runs = [(tiny, write_model(tiny, folder), folder / f"through_{tiny.folder}") for tiny in MODELS]
-    start([through_command(model, data, out) for _, model, out in runs])
+    start([command(trainer("step0_single_gpu"), init_from=model, data=data, vocab_size=VOCABULARY, context=POSITIONS, micro_batch_size=1, steps=0, out=out)
+           for _, model, out in runs])  # fmt: skip
     start([[EXPORT, out, out / dtype, "--dtype", dtype] for _, _, out in runs for dtype in DTYPES])
     for tiny, model, out in runs:
         there = tensors_of(model)
         for dtype, of_torch in DTYPES.items():
             wanted = {name: tensor.float().to(of_torch) for name, tensor in there.items()}
             back = tensors_of(out / dtype)
-            yield Result(tiny.name, f"tensors that came back as {dtype}", largest_difference(wanted, back) or has_other_types(wanted, back))
+            has_other_types = any(wanted[name].dtype != tensor.dtype for name, tensor in back.items() if name in wanted)
+            yield Result(tiny.name, f"tensors that came back as {dtype}", largest_difference(wanted, back) or has_other_types)
         yield Result(tiny.name, "settings that came back", len(differing_settings(model, out / "fp32")))
     if has_mistakes:
         (first, model, _), (other, _, out) = runs[:2]
@@ -96,17 +93,9 @@ def check_ways_through(folder, has_mistakes):
         yield Result(first.name, "tensors", largest_difference(tensors_of(model), tensors_of(out / "fp32")), mistake=f"those of {other.name}")
 
 
-def through_command(model, data, out):
-    return command(trainer("step0_single_gpu"), init_from=model, data=data, vocab_size=VOCABULARY, context=POSITIONS, micro_batch_size=1, steps=0, out=out)
-
-
 def tensors_of(folder):
     """By their names in the files, all files together."""
     return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
-
-
-def has_other_types(wanted, found):
-    return any(wanted[name].dtype != found[name].dtype for name in wanted)
 
 
 # They say nothing about the model's function: who wrote the folder, what its tokens mean, and which of two names an

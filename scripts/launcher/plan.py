@@ -16,7 +16,7 @@ from launcher.build import need_release, num_cores
 from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, nearest, option_of, read_link, read_pair, reader, say, usage_error
 from launcher.launch import train
-from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
+from launcher.plan_speed import MOST_LAYERS, measure, said_speed
 from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
 from launcher.processes import call
 from launcher.steps import trainer_in
@@ -256,13 +256,8 @@ class Planner:
         self.speed = said_speed(*speed, self.whole) if speed else self.measured()
 
     def measured(self):
-        words, layers = measured_words(self.fresh, self.trainers.options(STEP3)), min(self.layers, MOST_LAYERS)
-        say(f"measuring: step 3 on {self.here} rank(s) of this machine, with {layers} layers")
-
-        def facts_of(more):
-            return self.trainers.facts(STEP3, self.here, tuple(more))
-
-        return with_layers(measure(functools.partial(self.trainers.train, STEP3), words, self.here, layers, facts_of), self.layers)
+        say(f"measuring: step 3 on {self.here} rank(s) of this machine, with {min(self.layers, MOST_LAYERS)} layers")
+        return measure(self.trainers, STEP3, self.here, measured_words(self.fresh, self.trainers.options(STEP3)), self.layers)
 
     def plan(self, candidate):
         try:

@@ -100,17 +100,13 @@ def speed_of(trace, facts, ranks, threads):
     )
 
 
-def measure(run, words, ranks, layers, facts_of):
-    """Trains briefly. `run` starts a trainer of step 3 on so many ranks with these words; `facts_of` makes its dry run."""
-    words = [*words, "--layers", str(layers)]
-    facts = facts_of(words)
+def measure(trainers, step, ranks, words, layers):
+    """Trains this step briefly. Returns the speed of a model with so many blocks, of which the run has a few."""
+    words = (*words, "--layers", str(min(layers, MOST_LAYERS)))
+    facts = trainers.facts(step, ranks, words)
     with tempfile.TemporaryDirectory() as folder:
-        run(ranks, [*words, "--steps", str(STEPS), "--trace", f"{folder}/trace.json"])
-        return speed_of(read_trace(f"{folder}/trace.json"), facts, ranks, facts["config"]["threads"])
-
-
-def with_layers(speed, layers):
-    """Of a model with so many blocks."""
+        trainers.train(step, ranks, [*words, "--steps", str(STEPS), "--trace", f"{folder}/trace.json"])
+        speed = speed_of(read_trace(f"{folder}/trace.json"), facts, ranks, facts["config"]["threads"])
     forward_s, backward_s = ([way[0], *[way[1]] * layers, way[-1]] for way in (speed.forward_s, speed.backward_s))
     return speed._replace(forward_s=forward_s, backward_s=backward_s)
 
