@@ -47,23 +47,22 @@ def need_program(path):
         fail(f"there is no program {path} here: ./ladder setup builds the steps. Every machine needs it at this path")
 
 
-def show(command):
-    """The command as a shell reads it back, in lines of up to 100 columns."""
-    lines = [""]
-    for word in map(shlex.quote, map(str, command)):
-        if lines[-1] and len(lines[-1]) + len(word) > 97:
-            lines.append(" ")
-        lines[-1] += f" {word}" if lines[-1] else word
-    print(*lines, sep=" \\\n")
-
-
-def show_layout(hosts, options):
-    """A row per rank. Hosts are filled in order, so the stages of a pipeline's replica, which are neighbors, share a host."""
+def show(commands, hosts, options):
+    """Commands as a shell reads them back, in lines of up to 100 columns; and a row per rank. Hosts are filled in order, so the
+    stages of a pipeline's replica, which are neighbors, share a host."""
+    for command in commands:
+        lines = [""]
+        for word in map(shlex.quote, map(str, command)):
+            if lines[-1] and len(lines[-1]) + len(word) > 97:
+                lines.append(" ")
+            lines[-1] += f" {word}" if lines[-1] else word
+        print(*lines, sep=" \\\n")
     is_cuda = option_of(options, "device") == "cuda" or option_of(options, "transport") == "nccl"
     places = [(host, local) for host, num_ranks in hosts for local in range(num_ranks)]
     print(f"{'rank':5} {'host':20} {'local rank':10} device")
     for rank, (host, local) in enumerate(places):
         print(f"{rank:<5} {host:20} {local:<10} {f'cuda:{local}' if is_cuda else 'cpu'}")
+    return 0
 
 
 def read_hosts(text):
@@ -92,9 +91,7 @@ def mpirun_hosts(words):
     command = ["mpirun", "--host", hosts, "-n", sum(dict(arguments.hosts).values()), "--map-by", "slot", "--bind-to", "none",
                "--wdir", os.environ.get("PWD", os.getcwd()), *passed_on, arguments.program, *arguments.options]  # fmt: skip
     if arguments.dry_run:
-        show(command)
-        show_layout(arguments.hosts, arguments.options)
-        return 0
+        return show([command], arguments.hosts, arguments.options)
     need_program(arguments.program)
     return launch_mpirun(command, "saved and stopped (exit code 75); the same command with --resume auto continues").code
 
@@ -123,10 +120,8 @@ def torchrun(words):
     command = [program, "--nnodes", a.nodes, "--node-rank", a.node_rank, "--nproc-per-node", a.ranks_per_node, "--master-addr", host,
                "--master-port", port, "--signals-to-handle", "SIGINT,SIGTERM,SIGHUP,SIGUSR1", "--no-python", a.program, *a.options]  # fmt: skip
     if a.dry_run:
-        show(command)
         machines = [host, *(f"machine {node}" for node in range(1, a.nodes))]
-        show_layout([(machine, a.ranks_per_node) for machine in machines], a.options)
-        return 0
+        return show([command], [(machine, a.ranks_per_node) for machine in machines], a.options)
     need_program(a.program)
     if not shutil.which(program):
         fail("there is no torchrun here: ./ladder setup installs it in .ladder/venv (not with the CPU half of a CUDA build: "
@@ -154,11 +149,8 @@ def slurm(words):
     if job:
         hosts = output_of(["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]).split()
         layout = [(host, int(os.environ["SLURM_NTASKS_PER_NODE"])) for host in hosts]
-    elif a.dry_run:
-        show(submit)
     if job or a.dry_run:
-        show(run)
-        show_layout(layout, a.options)
+        show([run] if job else [submit, run], layout, a.options)
     if a.dry_run:
         return 0
     need_program(a.program)

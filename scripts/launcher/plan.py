@@ -196,14 +196,9 @@ class Candidate(NamedTuple):
     words: tuple  # besides those of the user
 
     def name(self):
-        parts = [self.step.split("_")[0]]
-        if stages := option_of(self.words, "pipeline-stages"):
-            parts.append(f"{stages} stages")
-        if schedule := option_of(self.words, "pipeline-schedule"):
-            parts.append(schedule)
-        if steps := option_of(self.words, "sync-every"):
-            parts.append(f"every {steps} steps")
-        return ", ".join(parts)
+        said = {"pipeline-stages": "{} stages", "pipeline-schedule": "{}", "sync-every": "every {} steps"}
+        values = {option: option_of(self.words, option) for option in said}
+        return ", ".join([self.step.split("_")[0], *(said[option].format(value) for option, value in values.items() if value)])
 
 
 def candidates(ranks, words, layers, microbatches):
