@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from python_trainer import Gpt, Stage, load  # noqa: E402
+from python_trainer import Gpt, load  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B  # noqa: E402
@@ -34,6 +34,7 @@ IMPORTS = {each.__name__: each for each in (
 )} | {"torch": torch, "dist": dist, "F": F}  # fmt: skip
 LIMIT_SECONDS = 300  # that a rank waits for another; a box takes less than one
 END_OF_TEXT, PADDING, IGNORED = 256, 257, -100
+Gpt.blocks = property(lambda self: self.h)  # by the name that the boxes use
 
 
 def read_documents(path, context):
@@ -75,7 +76,8 @@ class Box:
         names = {name: getattr(self, name) for name in own} | {name: self.start[name] for name in ("adamw", "num_epochs")}
         names |= {"batches": self.batches(), "rounds": self.rounds()}
         if self.box["has_stages"]:  # of one block each
-            names["layers"] = Stage(self.model, [self.rank], self.rank == 0, self.rank == self.world_size - 1)
+            self.model.keep(slice(self.rank, self.rank + 1), self.rank == 0, self.rank == self.world_size - 1)
+            names["layers"] = self.model
         return names
 
     def batch(self, step):
