@@ -74,6 +74,9 @@ def all_reduce(numel, size, ranks, rank=0):
     return scatter(numel, size, ranks, rank) + gather(numel, size, ranks, rank)._replace(calls=0)
 
 
+COLLECTIVES = {"all_reduce": all_reduce, "reduce_scatter": scatter, "all_gather": gather}
+
+
 class Rank:
     """A processor that computes, and a link that serves one operation after the other (PacedCommunicator)."""
 
@@ -120,20 +123,15 @@ class Loop:
             return plan_buckets(self.tensors, self.grad_bytes, int(self.config["bucket-mb"] * 2**20))
         return [(layer, numel) for layer, numel, _ in self.tensors] if kind == "tensors" else list(enumerate(self.units))
 
-    def all_reduce(self, numel, size):
-        return self.rank.start("all_reduce", all_reduce(numel, size, self.ranks))
-
-    def reduce_scatter(self, numel, size):
-        return self.rank.start("reduce_scatter", scatter(numel, size, self.ranks))
-
-    def all_gather(self, numel, size):
-        return self.rank.start("all_gather", gather(numel, size, self.ranks))
+    def start(self, kind, numel, size):
+        """Returns when it will be done."""
+        return self.rank.start(kind, COLLECTIVES[kind](numel, size, self.ranks))
 
     def sum_of_numbers(self, count):
-        self.rank.wait(self.all_reduce(count, 8))
+        self.rank.wait(self.start("all_reduce", count, 8))
 
     def sharded_norm(self):
-        self.rank.wait(self.all_gather(sum(self.units) // NORM_BLOCK, 8))
+        self.rank.wait(self.start("all_gather", sum(self.units) // NORM_BLOCK, 8))
 
     def update(self, num_owned):
         """Gradient norm and optimizer, of the elements that the rank owns."""
@@ -182,13 +180,13 @@ def accumulate(loop, way):
     def unshard(units, needed):
         for unit in units if way.unshards else ():
             if unit not in gathers:
-                gathers[unit] = loop.all_gather(loop.units[unit], loop.param_bytes)
+                gathers[unit] = loop.start("all_gather", loop.units[unit], loop.param_bytes)
         rank.wait(gathers.get(needed, 0))
 
     def send(layer):
         for numel in (numel for at, numel in pieces if at == layer):
             rank.wait(*reductions[-1:] if way.is_alone else [])
-            reductions.append((loop.reduce_scatter if way.is_sharded else loop.all_reduce)(numel, loop.grad_bytes))
+            reductions.append(loop.start("reduce_scatter" if way.is_sharded else "all_reduce", numel, loop.grad_bytes))
 
     for number in range(loop.microbatches):
         gathers.clear()
@@ -220,7 +218,7 @@ def data_parallel(loop):
         rank.compute(num_owned * norm_s)
         loop.sharded_norm()
     elif way.is_sharded:
-        rank.wait(*[loop.all_gather(numel, loop.param_bytes) for numel in reversed(loop.units)])
+        rank.wait(*[loop.start("all_gather", numel, loop.param_bytes) for numel in reversed(loop.units)])
     rank.compute((0 if way.unshards else loop.numel) * norm_s + loop.speed.rest_s)
     loop.sum_of_numbers(2)
     check_sent(loop.facts, [rank.sent])
@@ -252,8 +250,9 @@ def run_flush(loop, stages, schedule):
                 arrivals[what, chunk, microbatch] = rank.start("send", Sent(1, messages(1, size), size))
 
     running = [run(stage.rank, actions) for stage, actions in zip(stages, schedule["stages"])]
-    while running:
-        running = [stage for stage in running if next(stage, "the end") is None]
+    before = -1
+    while len(arrivals) > before:  # else nobody can go on
+        before, running = len(arrivals), [stage for stage in running if next(stage, "the end") is None]
 
 
 def all_of(stages, places, ranks, numel, size):
@@ -279,7 +278,7 @@ def pipeline(loop):
     for _ in range(loop.microbatches // per_flush):
         run_flush(loop, stages, schedule)
     for stage in stages:
-        stage.rank.wait(*[stage.all_reduce(numel, loop.grad_bytes) for _, numel in stage.pieces("buckets")])
+        stage.rank.wait(*[stage.start("all_reduce", numel, loop.grad_bytes) for _, numel in stage.pieces("buckets")])
     if tied:
         all_of(tied, range(2), 2, loop.tensors[0][1], loop.grad_bytes)
     all_of(stages, places, num_stages, norm_blocks, 8)
