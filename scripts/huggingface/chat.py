@@ -99,8 +99,8 @@ def write_tokenizer(folder, eos_token="<|im_end|>"):
     whole = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=eos_token, bos_token="<|im_start|>",
         pad_token="<|im_end|>", unk_token="<|endoftext|>", chat_template=TEMPLATE)  # fmt: skip
     whole.save_pretrained(folder)
-    edit_json(folder / "tokenizer_config.json", lambda config: {**config, "tokenizer_class": "GPT2Tokenizer"})
-    edit_json(folder / "config.json", lambda config: {**config, "bos_token_id": 1, "eos_token_id": SPECIALS.index(eos_token)})
+    edit_json(folder / "tokenizer_config.json", tokenizer_class="GPT2Tokenizer")
+    edit_json(folder / "config.json", bos_token_id=1, eos_token_id=SPECIALS.index(eos_token))
     return whole
 
 

@@ -82,8 +82,8 @@ def write_model(tiny, parent):
     return folder
 
 
-def edit_json(file, edit):
-    file.write_text(json.dumps(edit(json.loads(file.read_text())), indent=2))
+def edit_json(file, edit=dict, **values):
+    file.write_text(json.dumps({**edit(json.loads(file.read_text())), **values}, indent=2))
 
 
 def with_old_names(config):

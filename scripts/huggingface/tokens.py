@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from functools import partial
 
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from huggingface.chat import CONTEXT, IGNORED, SPECIALS, VOCABULARY, write_tokenizer
@@ -52,8 +54,8 @@ def run_command(model, rows, out, program=None, **further):
 # ---- ids --------------------------------------------------------------------------------------------------------------
 
 
-def with_class(name):
-    return lambda folder: edit_json(folder / "tokenizer_config.json", lambda config: {**config, "tokenizer_class": name})
+def set_config(folder, **values):
+    edit_json(folder / "tokenizer_config.json", **values)
 
 
 def without_config(folder):
@@ -62,11 +64,8 @@ def without_config(folder):
 
 def as_pair(folder):
     """GPT-2's older files, whose pre-tokenizer is GPT-2's."""
-    file = folder / "tokenizer.json"
-    model = json.loads(file.read_text())["model"]
-    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
-    (folder / "merges.txt").write_text("".join(f"{' '.join(merge)}\n" for merge in model["merges"]))
-    file.unlink()
+    Tokenizer.from_file(str(folder / "tokenizer.json")).model.save(str(folder))
+    (folder / "tokenizer.json").unlink()
     without_config(folder)
     (folder / "added_tokens.json").write_text(json.dumps({special: i for i, special in enumerate(SPECIALS)}))
 
@@ -78,28 +77,18 @@ def taken_out(folder):
     return taken
 
 
-def with_decoder(folder):
-    decoder = {str(token.pop("id")): token for token in taken_out(folder)}
-    edit_json(folder / "tokenizer_config.json", lambda config: {**config, "added_tokens_decoder": decoder})
-
-
 def with_added_file(folder):
     (folder / "added_tokens.json").write_text(json.dumps({token["content"]: token["id"] for token in taken_out(folder)}))
 
 
-def only_named(folder):
-    edit_json(folder / "tokenizer_config.json", lambda config: {**config, "additional_special_tokens": SPECIALS})
-    taken_out(folder)
-
-
 # What is done to a folder of SmolLM2's kind, whose class in transformers would build a pre-tokenizer of its own.
 VARIANTS = {
-    **{f"tokenizer_class {name}": with_class(name) for name in (None, "GPT2Tokenizer", "LlamaTokenizer", "CodeGenTokenizer", "NoSuchTokenizer")},
+    **{f"tokenizer_class {name}": partial(set_config, tokenizer_class=name) for name in (None, "GPT2Tokenizer", "LlamaTokenizer", "CodeGenTokenizer", "NoSuchTokenizer")},
     "no tokenizer_config.json": without_config,
     "vocab.json and merges.txt": as_pair,
-    "added_tokens_decoder": with_decoder,
+    "added_tokens_decoder": lambda folder: set_config(folder, added_tokens_decoder={str(token.pop("id")): token for token in taken_out(folder)}),
     "added_tokens.json": with_added_file,
-    "additional_special_tokens": only_named,
+    "additional_special_tokens": lambda folder: set_config(folder, additional_special_tokens=[token["content"] for token in taken_out(folder)]),
 }  # fmt: skip
 
 
@@ -115,7 +104,7 @@ def check_ids(folder, has_mistakes):
         yield Result(name, "tokens of all rows", difference_of_rows(said, out / "exported"))
     if has_mistakes:
         wrong = shutil.copytree(outs[0] / "exported", folder / "wrong_class")
-        with_class("GPT2Tokenizer")(wrong)
+        set_config(wrong, tokenizer_class="GPT2Tokenizer")
         yield Result("tokenizer_class", "tokens of all rows", difference_of_rows(saids[0], wrong), mistake="it is GPT2Tokenizer")
 
 
@@ -143,13 +132,13 @@ def check_ends(folder, has_mistakes):
         for special in (SPECIALS[0], SPECIALS[2]):
             yield Result(name, f"what generate() writes until {special} and that", num_after(out / "exported", special))
     if has_mistakes:
-        edit_json(out / "exported/generation_config.json", lambda config: {**config, "eos_token_id": 2})
+        edit_json(out / "exported/generation_config.json", eos_token_id=2)
         yield Result(name, "what generate() writes until <|endoftext|> and that", num_after(out / "exported", SPECIALS[0]), mistake="generation_config.json has another end")
 
 
 def write_edited(parent, name, eos_token, rows, edits):
     folder = write_folder(parent, name, FAMILIES[0], eos_token)
-    edit_json(folder / "generation_config.json", lambda config: {**config, "eos_token_id": SPECIALS.index(eos_token)})
+    edit_json(folder / "generation_config.json", eos_token_id=SPECIALS.index(eos_token))
     for file, contents in edits.items():
         (folder / file).unlink(missing_ok=True)
         if contents:
