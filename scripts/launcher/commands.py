@@ -139,12 +139,8 @@ def export(words: list[str]) -> int:
     become([kind.build / "common/train/ladder_export", *words])
 
 
-def compare(words: list[str]) -> int:
-    become(script(ROOT / "scripts/compare_runs.py", *words))
-
-
-def trace(words: list[str]) -> int:
-    become(script(ROOT / "scripts/show_trace.py", *words))
+def script_of_ours(name: str):
+    return lambda words: become(script(ROOT / "scripts" / name, *words))
 
 
 def diff(words: list[str]) -> int:
@@ -169,7 +165,7 @@ def demo(words: list[str]) -> int:
 
 COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
-    "export": export, "compare": compare, "trace": trace, "report": report.run,
+    "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "predict": predict.run, "bug": bug.run, "diff": diff,
     "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
