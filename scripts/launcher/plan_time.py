@@ -47,10 +47,6 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
-def round_up(numel, multiple):
-    return ceil_div(numel, multiple) * multiple
-
-
 def messages(count, num_bytes):
     return count * ceil_div(num_bytes, LONGEST_MESSAGE)
 
@@ -115,7 +111,7 @@ class Loop:
         self.tensors = [(layer, *numels) for layer in self.layers for numels in facts["layers"][layer]["tensors"]]
         self.numel = sum(padded for _, _, padded in self.tensors)
         sharded = NORM_BLOCK * self.ranks
-        self.units = [round_up(sum(padded for at, _, padded in self.tensors if at == layer), sharded) for layer in self.layers]
+        self.units = [sharded * ceil_div(sum(padded for at, _, padded in self.tensors if at == layer), sharded) for layer in self.layers]
 
     def pieces(self, kind):
         """(layer whose backward completes it, elements) of all "tensors", "buckets" or "units"."""
