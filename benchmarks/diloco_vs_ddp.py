@@ -95,8 +95,8 @@ def svg(rows, link):
 def train_on_all(arguments, program, options):
     """Runs one trainer on all workers; returns its report."""
     return train(
-        arguments.build, program, arguments.workers, *MODEL, "--micro-batch-size", str(ROWS // arguments.workers),
-        "--steps", str(arguments.steps), "--eval-every", str(arguments.eval_every), "--eval-samples", "64",
+        arguments.build, program, arguments.workers, *MODEL, "--micro-batch-size", ROWS // arguments.workers,
+        "--steps", arguments.steps, "--eval-every", arguments.eval_every, "--eval-samples", 64,
         "--link", arguments.link, *options, *arguments.options,
     )  # fmt: skip
 

@@ -95,9 +95,6 @@ class Group:
         path = self.folder / str(worker) / "log"
         return path.read_text() if path.exists() else ""
 
-    def logs(self):
-        return [self.log(worker) for worker in range(self.arguments.workers)]
-
     def is_current(self, worker):
         """Whether it has taken part in a round as the process that it is now."""
         commits = commits_of(self.log(worker))
@@ -120,13 +117,13 @@ def absence_s(log, kills, finish):
 
 def measure(arguments, rate, check_signals, folder):
     """One run; returns kills, the share of workers that were absent, useful inner steps, and outer steps with two states."""
-    group = Group(arguments, folder)
-    moments = random.Random(f"kills {rate} {arguments.seed}")
+    group, moments = Group(arguments, folder), random.Random(f"kills {rate} {arguments.seed}")
+    kills = {worker: [] for worker in range(arguments.workers)}  # the moments of each
     try:
-        for worker in range(arguments.workers):
+        for worker in kills:
             group.start(worker)
         deadline = time.monotonic() + START_S
-        while not all(group.is_current(worker) for worker in range(arguments.workers)):
+        while not all(map(group.is_current, kills)):
             check_signals()
             group.check_alive()
             if time.monotonic() > deadline:
@@ -136,23 +133,21 @@ def measure(arguments, rate, check_signals, folder):
         finish = begin + arguments.seconds
         num_kills = round(rate * arguments.seconds / 60)
         plan = sorted((begin + arguments.seconds * moments.random() for _ in range(num_kills)), reverse=True)
-        kills, due = {worker: [] for worker in range(arguments.workers)}, {}  # due: when each is to start again
         while (now := time.monotonic()) < finish:
             check_signals()
             group.check_alive()
-            for worker in [worker for worker, at in due.items() if at <= now]:
-                del due[worker]
-                group.start(worker)
+            for worker in kills.keys() - group.workers.keys():
+                if kills[worker][-1] + arguments.restart <= now:
+                    group.start(worker)
             if plan and now >= plan[-1]:
-                alive = [worker for worker in group.workers if sum(map(group.is_current, group.workers)) > group.is_current(worker)]
-                if alive:  # else a moment later
+                current = set(filter(group.is_current, group.workers))
+                if can_die := [worker for worker in group.workers if current - {worker}]:  # else a moment later
                     plan.pop()
-                    victim = moments.choice(alive)
+                    victim = moments.choice(can_die)
                     group.kill(victim)
                     kills[victim].append(time.monotonic())
-                    due[victim] = kills[victim][-1] + arguments.restart
             time.sleep(0.005)
-        logs = group.logs()
+        logs = [group.log(worker) for worker in kills]
     finally:
         end(group.children)
     absent_s = sum(absence_s(logs[worker], moments, finish) for worker, moments in kills.items())

@@ -40,7 +40,7 @@ def measure(arguments, run):
     name, *options = run.split()
     ranks, length = 1 if name == "step0" else 2, ROUND if name == "step9" else 1
     link = ["--link", arguments.link] if ranks > 1 else []
-    return measured_s(train(arguments.build, resolve_step(name), ranks, "--steps", str(arguments.steps), *link, *options, *arguments.options), length)
+    return measured_s(train(arguments.build, resolve_step(name), ranks, "--steps", arguments.steps, *link, *options, *arguments.options), length)
 
 
 def markdown(ms):

@@ -145,7 +145,7 @@ def bars(row, x, panel):
 def held_in_theory(build, stage, ranks, options):
     """By the fullest rank, in bytes, as the step's formulas say; nothing is trained."""
     program = build / stage.step / stage.step
-    (said,) = run_all([[str(program), *stage.own_options(ranks), *options, "--dry-run", str(ranks), "--json"]])
+    (said,) = run_all([[program, *stage.own_options(ranks), *options, "--dry-run", str(ranks), "--json"]])
     return max(sum(rank["holds"].values()) for rank in json.loads(said)["ranks"])
 
 

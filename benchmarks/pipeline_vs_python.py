@@ -47,7 +47,7 @@ def parse_arguments():
 
 def blocks_of_stages(race, arguments):
     """How many blocks step 8 gives each stage: in its plans, which have a chunk of layers for each."""
-    p = str(arguments.stages)
+    p = arguments.stages
     command = race.step_command(arguments.step8, 0, race.folder / "none")
     (said,) = run_all([[*command, "--num-microbatches", p, "--pipeline-stages", p, "--dry-run", p, "--json"]])
     facts = json.loads(said)
@@ -74,13 +74,13 @@ def add_programs(race, a, blocks):
     p, cut = a.stages, ",".join(map(str, blocks))
     for m in a.microbatches:
         alone, copies = f"step 0, m={m}", f"step 0, {p} copies, m={m}"
-        ours = ("--num-microbatches", str(m), "--products", a.products)
+        ours = ("--num-microbatches", m, "--products", a.products)
         race.add_step(alone, alone, a.step0, *ours, num_microbatches=m)
         race.add_step(copies, copies, a.step0, *ours, copies=p, num_microbatches=m * p)
         for kind, name in SCHEDULES.items():
             mine, peer = f"step 8 {name}, m={m}", f"PyTorch {name}, m={m}"
-            race.add_step(mine, mine, a.step8, *ours, "--pipeline-stages", str(p), "--pipeline-schedule", kind, ranks=p, num_microbatches=m)
-            race.add_python(peer, peer, "--parallel", kind, "--num-microbatches", str(m), "--blocks", cut, ranks=p, num_microbatches=m)
+            race.add_step(mine, mine, a.step8, *ours, "--pipeline-stages", p, "--pipeline-schedule", kind, ranks=p, num_microbatches=m)
+            race.add_python(peer, peer, "--parallel", kind, "--num-microbatches", m, "--blocks", cut, ranks=p, num_microbatches=m)
 
 
 def print_summary(a, share, tokens_per_s):

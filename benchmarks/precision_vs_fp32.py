@@ -147,28 +147,30 @@ def lost(gradient, reference):
     return sum(a == 0 != b for a, b in pairs) / len(pairs)
 
 
-class GradientOf:
-    """The gradient of the first rows, from parameters that every format can hold."""
+def run_step0(arguments, folder, num_steps, *runs):
+    """Trains with the options of each run, at the same time; returns for each its folder, report, and parameters."""
+    program, outs = arguments.build / "step0_single_gpu/step0_single_gpu", [Path(tempfile.mkdtemp(dir=folder)) for _ in runs]
+    run_all([[program, "--quiet", *MODEL, "--steps", num_steps, *options, "--out", out] for options, out in zip(runs, outs)])
+    reports = [json.loads((out / "report.json").read_text()) for out in outs]
+    return [(out, report, read_tensors(out / f"checkpoints/step_{num_steps:06}/model.safetensors")) for out, report in zip(outs, reports)]
 
-    def __init__(self, arguments, folder):
-        self.arguments, self.folder, self.num_runs = arguments, folder, 0
-        self.start = folder / "start"
-        run_all([[*trainer(arguments), *arguments.options, "--steps", "0", "--precision", "bf16", "--out", str(self.start)]])
-        self.before = read_tensors(self.start / "checkpoints/step_000000/model.safetensors")
 
-    def __call__(self, rows, *options):
-        self.num_runs += 1
-        out = self.folder / f"gradient-{self.num_runs}"
-        own = ["--micro-batch-size", str(rows), *GRADIENT, *options, "--init-from", str(self.start), "--out", str(out)]
-        run_all([[*trainer(self.arguments), *self.arguments.options, "--steps", "1", *own]])
-        after = read_tensors(out / "checkpoints/step_000001/model.safetensors")
-        return {key: [a - b for a, b in zip(after[key], self.before[key], strict=True)] for key in self.before}
+def make_gradient_of(arguments, folder):
+    """A function that returns the gradient of the first rows, from parameters that every format can hold."""
+    ((start, _, before),) = run_step0(arguments, folder, 0, [*arguments.options, "--precision", "bf16"])
+
+    def gradient_of(rows, *options):
+        own = [*arguments.options, "--micro-batch-size", rows, *GRADIENT, *options, "--init-from", start]
+        ((_, _, after),) = run_step0(arguments, folder, 1, own)
+        return {key: [a - b for a, b in zip(after[key], before[key], strict=True)] for key in before}
+
+    return gradient_of
 
 
 def measure_sums(gradient_of):
     """Errors of the gradient of the same rows, by format and number of ranks."""
     for ranks in RANKS:
-        play = (ROWS // ranks, "--simulate-ranks", str(ranks))
+        play = (ROWS // ranks, "--simulate-ranks", ranks)
         in_fp32 = gradient_of(*play)
         wide = gradient_of(*play, "--precision", "bf16")
         narrow = gradient_of(*play, "--precision", "bf16", "--grad-dtype", "bf16")
@@ -179,7 +181,7 @@ def measure_scales(gradient_of):
     """Errors of fp16's gradient with these loss scales, and the share of its elements that have become zero."""
     in_fp32 = gradient_of(16)
     for scale in SCALES:
-        in_fp16 = gradient_of(16, "--precision", "fp16", "--loss-scale", str(scale))
+        in_fp16 = gradient_of(16, "--precision", "fp16", "--loss-scale", scale)
         yield {"scale": scale, "zeros": lost(in_fp16, in_fp32), **errors_of(in_fp16, in_fp32)}
 
 
@@ -208,22 +210,13 @@ def svg(rows, within):
     return chart("Validation loss in 16 bits and in fp32, over steps", plots, legend_columns=2)
 
 
-def trainer(arguments):
-    return [str(arguments.build / "step0_single_gpu/step0_single_gpu"), "--quiet", *MODEL]
-
-
 def measure_learning(arguments, folder):
+    evaluation = ["--eval-every", max(1, arguments.steps // 20), "--eval-samples", 128]
     for first in range(0, len(VARIANTS), arguments.at_once):
         batch = VARIANTS[first : first + arguments.at_once]
-        outs = [folder / f"{first + number}" for number in range(len(batch))]
-        evaluation = ["--eval-every", str(max(1, arguments.steps // 20)), "--eval-samples", "128"]
-        run_all([
-            [*trainer(arguments), *SCHEDULE, "--steps", str(arguments.steps), *evaluation, *variant.options, *arguments.options, "--out", str(out)]
-            for variant, out in zip(batch, outs)
-        ])  # fmt: skip
-        for variant, out in zip(batch, outs):
-            tensors = read_tensors(out / f"checkpoints/step_{arguments.steps:06}/model.safetensors")
-            yield row_of(variant, json.loads((out / "report.json").read_text()), tensors)
+        each = [[*SCHEDULE, *evaluation, *variant.options, *arguments.options] for variant in batch]
+        for variant, (_, report, tensors) in zip(batch, run_step0(arguments, folder, arguments.steps, *each)):
+            yield row_of(variant, report, tensors)
 
 
 def tables_of(rows, sums, scales):
@@ -294,7 +287,7 @@ def main():
         for row in measure_learning(arguments, Path(folder)):
             rows.append(row)
             progress.add(f"{row['name']}: validation loss {row['curve'][-1][1]:.4f}", arguments.steps)
-        gradient_of = GradientOf(arguments, Path(folder))
+        gradient_of = make_gradient_of(arguments, Path(folder))
         for row in measure_sums(gradient_of):
             sums.append(row)
             progress.add(f"{row['ranks']} ranks: 16-bit gradients are off by {percent(row['adding']['error'])}", STEPS_OF_GRADIENTS)

@@ -108,7 +108,7 @@ class Race:
 
         def train(num_steps):
             outs = [Path(tempfile.mkdtemp(prefix="run", dir=self.folder)) for _ in range(copies)]
-            further = ["--init-from", str(self.checkpoint), *options]
+            further = ["--init-from", self.checkpoint, *options]
             run_all([[*mpirun(ranks), *self.step_command(program, num_steps, out), *further] for out in outs])
             reports = [json.loads((out / "report.json").read_text()) for out in outs]
             for out in outs:
@@ -122,15 +122,15 @@ class Race:
         a = self.arguments
         shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context, "vocab_size": self.vocab_size}
         words = [
-            sys.executable, str(ROOT / "benchmarks/python_trainer.py"), "--kind", model, "--device", self.device, *options,
-            "--checkpoint", str(self.checkpoint), "--data", str(self.data), "--threads", str(a.threads),
+            sys.executable, ROOT / "benchmarks/python_trainer.py", "--kind", model, "--device", self.device, *options,
+            "--checkpoint", self.checkpoint, "--data", self.data, "--threads", a.threads,
             "--shape", json.dumps(shape if self.is_tied else shape | {"is_tied": False}),
             "--options", json.dumps({**OPTIMIZER, "rows": a.micro_batch_size}),
         ]  # fmt: skip
 
         def train(num_steps):
             environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-            texts = run_all([["env", f"RANK={rank}", *words, "--num-steps", str(num_steps)] for rank in range(ranks)], environment)
+            texts = run_all([["env", f"RANK={rank}", *words, "--num-steps", num_steps] for rank in range(ranks)], environment)
             runs = [json.loads(text.splitlines()[-1]) for text in texts]
             return {**runs[0], "losses": [sum(losses) / ranks for losses in zip(*(run["losses"] for run in runs))]}
 
