@@ -158,35 +158,25 @@ class Masters:
         torch._foreach_copy_(self.parameters, self.copies)
 
 
-def make_parallel(model, groups, options, parallel):
-    """The model and its optimizer on the ranks of the default group."""
+def adamw(parameters, options, **optimizer_of_shards):
+    """Matrices decay, vectors do not."""
+    parameters = list(parameters)
+    matrices, vectors = [p for p in parameters if p.dim() >= 2], [p for p in parameters if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": options["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}]
+    make = ZeroRedundancyOptimizer if optimizer_of_shards else torch.optim.AdamW
+    return make(groups, lr=options["lr"], betas=options["betas"], eps=options["eps"], fused=True, **optimizer_of_shards)
+
+
+def make_parallel(model, parameters, options, parallel):
+    """The model, and the optimizer of its parameters, on the ranks of the default group."""
     if parallel.startswith("fsdp"):
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-        is_dropped = parallel == "fsdp-zero3"
-        for block in model.h:
-            fully_shard(block, mesh=mesh, reshard_after_forward=is_dropped)
-        fully_shard(model, mesh=mesh, reshard_after_forward=is_dropped)
-        for group in groups:  # fully_shard has put other parameters in their place
-            group["params"] = [p for p in model.parameters() if (p.dim() >= 2) == (group["weight_decay"] > 0)]
-        return model, torch.optim.AdamW(groups, **adamw(options))
-    if parallel == "zero1":
-        optimizer = ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW, **adamw(options))
-    else:
-        optimizer = torch.optim.AdamW(groups, **adamw(options))
+        for module in (*model.h, model):  # it puts other parameters in their place
+            fully_shard(module, mesh=mesh, reshard_after_forward=parallel == "fsdp-zero3")
+        return model, adamw(model.parameters(), options)
+    optimizer = adamw(parameters, options, **({"optimizer_class": torch.optim.AdamW} if parallel == "zero1" else {}))
     # Without gradient_as_bucket_view another copy per step.
     return DistributedDataParallel(model, gradient_as_bucket_view=True), optimizer
-
-
-def parameter_groups(parameters, options):
-    """For AdamW: matrices decay, vectors do not."""
-    return [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": options["weight_decay"]},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-
-
-def adamw(options):
-    return {"lr": options["lr"], "betas": options["betas"], "eps": options["eps"], "fused": True}
 
 
 # ---- a pipeline -------------------------------------------------------------------------------------------------------
@@ -209,7 +199,7 @@ def pipeline_step(model, arguments, read):
     begin, is_first, is_last = sum(blocks[:rank]), rank == 0, rank == num_stages - 1
     model.keep(slice(begin, begin + blocks[rank]), is_first, is_last)
     parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameter_groups(parameters, options), **adamw(options))
+    optimizer = adamw(parameters, options)
     num_targets = options["rows"] * arguments.num_microbatches * arguments.shape["context"]
 
     def loss_of_microbatch(logits, targets):
@@ -241,12 +231,11 @@ def whole_model_step(model, arguments, read):
         model.to(torch.bfloat16)
     model.train()
     parameters = masters.copies if masters else list(model.parameters())
-    groups = parameter_groups(parameters, options)
     if dist.is_initialized():
-        model, optimizer = make_parallel(model, groups, options, arguments.parallel)
+        model, optimizer = make_parallel(model, parameters, options, arguments.parallel)
         parameters = list(model.parameters())
     else:
-        optimizer = torch.optim.AdamW(groups, **adamw(options))
+        optimizer = adamw(parameters, options)
     compute_loss = torch.compile(loss_of) if arguments.compile else loss_of
 
     def train_step(step):
