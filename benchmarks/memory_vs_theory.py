@@ -188,7 +188,7 @@ def self_test():
         ({"other": 8, "live_at_step_end": 1448, "other_by_name": {"unnamed": 8}}, {}, "unnamed"),
         ({"resident_peak": 1799}, {}, "1799 bytes resident, and 1800 in tensors"),
         (scratch, {"precision": "bf16", "masters": "none"}, ""), (scratch, {"precision": "bf16"}, "at most 0"),
-        (rotary, {}, ""), (rotary, {"context": 7}, "512 bytes of rotary positions, theory says at most 448"),
+        (rotary, {}, ""), (rotary, {"context": 4, "objective": "dpo"}, ""), (rotary, {"context": 7}, "512 bytes of rotary positions, theory says at most 448"),
     ]  # fmt: skip
     for rank, (of_rank, options, wanted) in itertools.product(range(2), cases):
         bad = copy.deepcopy(good)

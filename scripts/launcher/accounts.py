@@ -21,11 +21,11 @@ def memory_faults(memory, theory, config, kinds=HELD):
 
 def others_theory(config):
     """The most bytes by name. The optimizer computes in fp32: what has neither 4 bytes nor a master passes through 4 MiB, of
-    any model. Llama's table has a cosine and a sine, in fp32, for each position and pair of a head's channels. The oracle's sum
-    over the ranks that it plays is no state of theirs."""
+    any model. Llama's table has a cosine and a sine, in fp32, for each position and pair of a head's channels; an objective may
+    have a frozen model with a table of its own. The oracle's sum over the ranks that it plays is no state of theirs."""
     is_narrow = [config["grad-dtype"] != "fp32", config["precision"] != "fp32" and config["masters"] != "fp32"]
     return {
         "simulated ranks": math.inf,
         SCRATCH: 4 * 2**20 * sum(is_narrow),
-        "rotary positions": 4 * config["context"] * config["channels"] // config["heads"],
+        "rotary positions": 4 * config["context"] * config["channels"] // config["heads"] * (2 if "objective" in config else 1),
     }
