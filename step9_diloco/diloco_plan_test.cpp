@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/parse_options.hpp"
 #include "step9_diloco/fragments.hpp"
 #include "step9_diloco/train.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 TEST(DilocoPlan, TheOuterOptimizersDefaultsAreThePapers) {
   EXPECT_EQ(DilocoOptions{}.outer_lr, 0.7);
@@ -83,11 +81,11 @@ TEST(Fragments, AreViewsOfWholeTensors) {
 }
 
 TEST(Fragments, MoreThanTensorsAreRefused) {
-  EXPECT_THAT(
+  expect_throws<UsageError>(
       [] {
         plan_fragments(layout_of_tensors({16, 16}), 3);
       },
-      ThrowsMessage<UsageError>(HasSubstr("--fragments 3 is more than the 2 tensors")));
+      {"--fragments 3 is more than the 2 tensors"});
 }
 
 }  // namespace

@@ -23,7 +23,7 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/rank_test.hpp"
+#include "common/testing/ring_test.hpp"
 
 namespace ladder {
 namespace {
@@ -65,7 +65,7 @@ TEST(ParseLink, NamesTheOptionTheFormAndTheValue) {
 // should be fast get this much extra time.
 constexpr double kGraceSeconds = 1;
 
-class Paced : public RankTest {
+class Paced : public RingTest {
  protected:
   std::unique_ptr<Communicator> paced_group(Link link) const {
     auto group = std::make_unique<PacedCommunicator>(comm_.split(0, 0), link);
@@ -113,17 +113,15 @@ TEST_ON_RANKS(Paced, EveryOperationTakesTheTimeOfItsLink) {
   expect_time(broadcast_traffic(numel, 4, size_, /*rank=*/size_ - 1, /*root=*/size_ - 1),
               [&] { return paced->broadcast(full, size_ - 1); });
   if (size_ == 1) return;  // no rank to send to
-  const int next = (rank_ + 1) % size_;
-  const int previous = (rank_ + size_ - 1) % size_;
   WorkPtr other;
   expect_time(send_traffic(numel, 4), [&] {
-    other = paced->recv(full, previous, 0);
-    return paced->send(at::ones({numel}), next, 0);
+    other = paced->recv(full, previous_, 0);
+    return paced->send(at::ones({numel}), next_, 0);
   });
   other->wait();
   expect_time(send_traffic(numel, 4), [&] {
-    other = paced->send(at::ones({numel}), next, 0);
-    return paced->recv(full, previous, 0);
+    other = paced->send(at::ones({numel}), next_, 0);
+    return paced->recv(full, previous_, 0);
   });
   other->wait();
 }
@@ -223,11 +221,8 @@ TEST_ON_RANKS(Paced, LinksThatAreNoneAreRefused) {
 constexpr double kSlowSeconds = 0.5;  // on a slow link
 constexpr double kSoon = 0.45;        // without one, even on a busy machine
 
-class PacedArrival : public RankTest {
+class PacedArrival : public RingTest {
  protected:
-  const int next_ = (rank_ + 1) % size_;
-  const int previous_ = (rank_ + size_ - 1) % size_;
-
   // The link of `slow_rank`, and of no other rank, needs kSlowSeconds for this many messages.
   std::unique_ptr<Communicator> group_with_slow(int slow_rank, int num_messages) const {
     const Link slow = {.latency_us = kSlowSeconds * 1e6 / num_messages, .gbit_per_s = 1000};

@@ -13,7 +13,7 @@
 
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/rank_test.hpp"
+#include "common/testing/ring_test.hpp"
 
 namespace ladder {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-class Tracing : public RankTest {
+class Tracing : public RingTest {
  protected:
   std::vector<std::string> kinds() const {
     std::vector<std::string> kinds;
@@ -75,18 +75,17 @@ TEST_ON_RANKS(Tracing, AnOperationEndsOnce) {
 // Sender and receiver count alike, for each pair of ranks and each tag.
 TEST_ON_RANKS(Tracing, BothEndsOfAMessageHaveItsNumber) {
   if (size_ == 1) return;
-  const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
   for (const int tag : {4, 5, 4}) {
-    const WorkPtr receipt = traced_.recv(at::ones({2}), previous, tag);
-    traced_.send(at::ones({2}), next, tag)->wait();
+    const WorkPtr receipt = traced_.recv(at::ones({2}), previous_, tag);
+    traced_.send(at::ones({2}), next_, tag)->wait();
     receipt->wait();
   }
   ASSERT_THAT(kinds(), ElementsAre("send", "recv", "send", "recv", "send", "recv"));
   for (std::size_t i = 0; i < 6; ++i) {
     const TracedOperation& message = log_.operations()[i];
     const bool is_send = i % 2 == 0;
-    EXPECT_EQ(message.sender, is_send ? rank_ : previous);
-    EXPECT_EQ(message.receiver, is_send ? next : rank_);
+    EXPECT_EQ(message.sender, is_send ? rank_ : previous_);
+    EXPECT_EQ(message.receiver, is_send ? next_ : rank_);
     EXPECT_EQ(message.tag, i / 2 == 1 ? 5 : 4);
     EXPECT_EQ(message.number, i / 2 == 2 ? 1 : 0);
     EXPECT_EQ(message.sent_bytes, is_send ? 8 : 0);
@@ -141,12 +140,10 @@ TEST_ON_RANKS(ClockOffset, IsFoundBetweenMachines) {
 }
 
 TEST_ON_RANKS(ClockOffset, IsNotAskedForOnOneMachine) {
-  const Traffic before = comm_.traffic();
-  const ClockReading clock = measure("machine");
+  ClockReading clock;
+  const Traffic sent = sent_in(comm_, [&] { clock = measure("machine"); });
   EXPECT_EQ(clock.ahead_ns, 0);
   EXPECT_EQ(clock.error_ns, 0);
-  Traffic sent = comm_.traffic();
-  sent -= before;
   EXPECT_EQ(sent[CommOp::kSend].calls, 0);
 }
 

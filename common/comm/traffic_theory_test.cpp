@@ -7,7 +7,7 @@
 
 #include <set>
 
-#include "common/testing/rank_test.hpp"
+#include "common/testing/ring_test.hpp"
 
 namespace ladder {
 namespace {
@@ -25,18 +25,14 @@ TEST(TrafficTheory, LongMessagesCountAsSeveral) {
   EXPECT_EQ(send_traffic(gib + 1, 1), expected);
 }
 
-class TrafficOfCalls : public RankTest {
+class TrafficOfCalls : public RingTest {
  protected:
   std::set<std::int64_t> hostile_numels() const {
     return {0, 1, 2, 3, size_ - 1, size_, size_ + 1, 2 * size_ - 1, 1000, 1000003};
   }
   template <class Call>
   void expect_sends(const Traffic& expected, Call call) const {
-    const Traffic before = comm_.traffic();
-    call()->wait();
-    Traffic sent = comm_.traffic();
-    sent -= before;
-    EXPECT_EQ(sent, expected);
+    EXPECT_EQ(sent_in(comm_, [&] { call()->wait(); }), expected);
   }
 };
 
@@ -81,9 +77,8 @@ TEST_ON_RANKS(TrafficOfCalls, MessagesSendWhatTheFormulasSay) {
     }
     if (size_ == 1) continue;  // no rank to send to
     const at::Tensor received = at::empty({numel});
-    const WorkPtr arriving = comm_.recv(received, (rank_ + size_ - 1) % size_, 0);
-    expect_sends(send_traffic(numel, 4),
-                 [&] { return comm_.send(tensor, (rank_ + 1) % size_, 0); });
+    const WorkPtr arriving = comm_.recv(received, previous_, 0);
+    expect_sends(send_traffic(numel, 4), [&] { return comm_.send(tensor, next_, 0); });
     arriving->wait();
   }
 }

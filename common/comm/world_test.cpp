@@ -14,14 +14,11 @@
 #include "common/comm/store/store_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/program.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 // Each test starts without a launcher, even if a launcher started the test program.
 class WorldTest : public ::testing::Test {
@@ -105,16 +102,14 @@ TEST_F(WorldTest, ReadsTorchrunsEnvironment) {
 
 TEST_F(WorldTest, KnowsWhereTorchrunsRanksMeet) {
   set_variables("TORCHELASTIC_RUN_ID=none WORLD_SIZE=1");
-  EXPECT_THAT([] { torchrun_meeting_point(); },
-              ThrowsMessage<UsageError>(HasSubstr("but no MASTER_PORT")));
+  expect_throws<UsageError>([] { torchrun_meeting_point(); }, {"but no MASTER_PORT"});
   for (const char* port : {"0", "65536", "29500x"}) {
     setenv("MASTER_PORT", port, 1);
-    EXPECT_THAT([] { torchrun_meeting_point(); },
-                ThrowsMessage<UsageError>(HasSubstr(concat("MASTER_PORT is '", port, "'"))));
+    expect_throws<UsageError>([] { torchrun_meeting_point(); },
+                              {concat("MASTER_PORT is '", port, "'")});
   }
   setenv("MASTER_PORT", "29500", 1);
-  EXPECT_THAT([] { torchrun_meeting_point(); },
-              ThrowsMessage<UsageError>(HasSubstr("but no MASTER_ADDR")));
+  expect_throws<UsageError>([] { torchrun_meeting_point(); }, {"but no MASTER_ADDR"});
   setenv("MASTER_ADDR", "node1", 1);
   EXPECT_EQ(torchrun_meeting_point().address, "node1");
   EXPECT_EQ(torchrun_meeting_point().port, 29500);
@@ -129,13 +124,10 @@ TEST_F(WorldTest, KnowsWhereTorchrunsRanksMeet) {
 
 TEST_F(WorldTest, MpiAndSelfAreRefusedForTorchrunsRanks) {
   set_variables("TORCHELASTIC_RUN_ID=none WORLD_SIZE=2");
-  EXPECT_THAT([] { World world(Transport::kMpi); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("torchrun started 2 ranks without MPI"),
-                                              HasSubstr("mpirun or srun"))));
-  EXPECT_THAT([] { World world(Transport::kSelf); },
-              ThrowsMessage<UsageError>(HasSubstr("the launcher started 2")));
-  EXPECT_THAT([] { World world(Transport::kAuto); },
-              ThrowsMessage<UsageError>(HasSubstr("but no MASTER_PORT")));
+  expect_throws<UsageError>([] { World world(Transport::kMpi); },
+                            {"torchrun started 2 ranks without MPI", "mpirun or srun"});
+  expect_throws<UsageError>([] { World world(Transport::kSelf); }, {"the launcher started 2"});
+  expect_throws<UsageError>([] { World world(Transport::kAuto); }, {"but no MASTER_PORT"});
   setenv("WORLD_SIZE", "1", 1);  // one rank needs no store
   World world(Transport::kAuto);
   EXPECT_EQ(world.transport(), Transport::kSelf);
@@ -143,8 +135,8 @@ TEST_F(WorldTest, MpiAndSelfAreRefusedForTorchrunsRanks) {
 
 TEST_F(WorldTest, TheStoreIsTorchruns) {
   setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
-  EXPECT_THAT([] { World world(Transport::kStore); },
-              ThrowsMessage<UsageError>(HasSubstr("scripts/cluster/torchrun.sh")));
+  expect_throws<UsageError>([] { World world(Transport::kStore); },
+                            {"scripts/cluster/torchrun.sh"});
   KeyValueStore torchruns("localhost", 0, /*is_server=*/true, 10);
   set_variables(
       concat("WORLD_SIZE=1 RANK=0 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 "
@@ -163,10 +155,9 @@ TEST_F(WorldTest, TheStoreIsTorchruns) {
 
 TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
   setenv("PMI_SIZE", "two", 1);
-  EXPECT_THAT([] { launched_ranks(); }, ThrowsMessage<UsageError>(HasSubstr("PMI_SIZE is 'two'")));
-  EXPECT_THAT([] { launched_rank(); }, ThrowsMessage<UsageError>(HasSubstr("but no PMI_RANK")));
-  EXPECT_THAT([] { launched_local_rank(); },
-              ThrowsMessage<UsageError>(HasSubstr("but no MPI_LOCALRANKID")));
+  expect_throws<UsageError>([] { launched_ranks(); }, {"PMI_SIZE is 'two'"});
+  expect_throws<UsageError>([] { launched_rank(); }, {"but no PMI_RANK"});
+  expect_throws<UsageError>([] { launched_local_rank(); }, {"but no MPI_LOCALRANKID"});
 }
 
 TEST_F(WorldTest, TransportsHaveNames) {
@@ -175,9 +166,9 @@ TEST_F(WorldTest, TransportsHaveNames) {
         Transport::kNccl, Transport::kSimulated}) {
     EXPECT_EQ(parse_transport(to_string(transport)), transport);
   }
-  EXPECT_THAT([] { parse_transport("gloo"); },
-              ThrowsMessage<UsageError>(HasSubstr(
-                  "'gloo', it must be auto, self, mpi, threads, store, nccl or simulated")));
+  expect_throws<UsageError>(
+      [] { parse_transport("gloo"); },
+      {"'gloo', it must be auto, self, mpi, threads, store, nccl or simulated"});
 }
 
 TEST_F(WorldTest, ALinkPacesTheCommunicator) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
@@ -14,9 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::ThrowsMessage;
 using Samples = std::vector<std::int64_t>;
 
 // Reader r of `num_readers`, as in a step with sharded data: it takes every num_readers-th of the
@@ -153,8 +152,7 @@ TEST_F(BatchStreamTest, EverySampleOnceAnEpochWhateverTheSizes) {
 TEST_F(BatchStreamTest, TooFewSamplesForTheReaders) {
   const DataOptions few = options(3, 2, 1, SampleOrder::kSequential);
   BatchStream dropped(few, strided(0, 8, Tail::kDrop));
-  EXPECT_THAT([&] { dropped.next(); },
-              ThrowsMessage<CheckError>(HasSubstr("3 samples, too few for 8 ranks")));
+  expect_throws<CheckError>([&] { dropped.next(); }, {"3 samples, too few for 8 ranks"});
   BatchStream padded(few, strided(7, 8, Tail::kPad));  // the padding wraps more than once
   EXPECT_THAT(samples_of(padded.next()), ElementsAre(1));
   EXPECT_EQ(padded.position(), (DataPosition{0, 3}));
@@ -286,8 +284,7 @@ TEST_F(BatchStreamTest, RefusesSizesAndMixedTokenizers) {
   EXPECT_THROW(BatchStream(options(10, 1, 0), whole_data(Tail::kDrop)), UsageError);
   DataOptions mixed = options(257, 1, 1);
   mixed.validation_source = "corpus";
-  EXPECT_THAT([&] { BatchStream(mixed, whole_data(Tail::kDrop)); },
-              ThrowsMessage<UsageError>(HasSubstr("--val-data")));
+  expect_throws<UsageError>([&] { BatchStream(mixed, whole_data(Tail::kDrop)); }, {"--val-data"});
 }
 
 }  // namespace

@@ -8,15 +8,14 @@
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/dataset.hpp"
 #include "common/data/mapped_file.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 const std::string kTokenizer = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";
 
@@ -51,8 +50,9 @@ class ConversationsTest : public ::testing::Test {
     return text;
   }
   void expect_refused(const std::string& lines, const std::string& place, const std::string& text) {
-    EXPECT_THAT([&] { read_jsonl_conversations(folder_.write("a.jsonl", lines), tokenizer_); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr("a.jsonl" + place), HasSubstr(text))));
+    expect_throws<CheckError>(
+        [&] { read_jsonl_conversations(folder_.write("a.jsonl", lines), tokenizer_); },
+        {"a.jsonl" + place, text});
   }
 
   TempFolder folder_;
@@ -142,10 +142,9 @@ TEST_F(ConversationsTest, ARowKeepsTheBeginning) {
   std::int64_t least = 1;  // the context that shows the first target
   while (all.targets[0][least - 1].item<std::int64_t>() == kIgnoredTarget) ++least;
   for (std::int64_t context = 1; context < least; ++context) {
-    EXPECT_THAT(
+    expect_throws<CheckError>(
         [&] { Dataset::open_training(options("\n" + std::string(kChat), context)); },
-        ThrowsMessage<CheckError>(AllOf(HasSubstr(concat("--context ", context, " cuts")),
-                                        HasSubstr(concat("a.jsonl:2 needs --context ", least)))));
+        {concat("--context ", context, " cuts"), concat("a.jsonl:2 needs --context ", least)});
   }
   for (std::int64_t context = least; context <= num_tokens; ++context) {
     const Dataset cut = Dataset::open_training(options(kChat, context));
@@ -195,13 +194,11 @@ TEST_F(ConversationsTest, RefusesALineWithItsNumber) {
 TEST_F(ConversationsTest, NeedAJsonlFileAndATokenizerWithChatTokens) {
   DataOptions bytes = options(kChat, 10);
   bytes.tokenizer = "bytes";
-  EXPECT_THAT(
-      [&] { Dataset::open_training(bytes); },
-      ThrowsMessage<CheckError>(AllOf(HasSubstr("<|im_start|>"), HasSubstr("--tokenizer"))));
+  expect_throws<CheckError>([&] { Dataset::open_training(bytes); },
+                            {"<|im_start|>", "--tokenizer"});
   DataOptions corpus = options(kChat, 10);
   corpus.source = "corpus";
-  EXPECT_THAT([&] { Dataset::open_training(corpus); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("--rows chat"), HasSubstr(".jsonl"))));
+  expect_throws<UsageError>([&] { Dataset::open_training(corpus); }, {"--rows chat", ".jsonl"});
 }
 
 TEST_F(ConversationsTest, AnotherTemplateIsRefused) {
@@ -214,14 +211,12 @@ TEST_F(ConversationsTest, AnotherTemplateIsRefused) {
       R"({"chat_template": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"})");
   EXPECT_NO_THROW(Dataset::open_training(chat));
   config("{\"chat_template\": \"{{ bos_token }}{% for m in messages %}\"}");
-  EXPECT_THAT([&] { Dataset::open_training(chat); },
-              ThrowsMessage<CheckError>(AllOf(HasSubstr("tokenizer_config.json"),
-                                              HasSubstr("begins with {{ bos_token }}"))));
+  expect_throws<CheckError>([&] { Dataset::open_training(chat); },
+                            {"tokenizer_config.json", "begins with {{ bos_token }}"});
   config("{}");
   EXPECT_NO_THROW(Dataset::open_training(chat));
   folder_.write("chat_template.jinja", "other");
-  EXPECT_THAT([&] { Dataset::open_training(chat); },
-              ThrowsMessage<CheckError>(HasSubstr("chat_template.jinja")));
+  expect_throws<CheckError>([&] { Dataset::open_training(chat); }, {"chat_template.jinja"});
 }
 
 // Text, pairs and corpus go through the same tokenizer.

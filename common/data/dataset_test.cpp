@@ -8,6 +8,7 @@
 
 #include "common/core/check.hpp"
 #include "common/data/tokenizer.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
@@ -17,7 +18,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using ::testing::ThrowsMessage;
 
 constexpr std::int64_t kEnd = ByteTokenizer::kEndOfText;
 constexpr std::int64_t kPad = ByteTokenizer::kPadding;
@@ -43,9 +43,7 @@ class DatasetTest : public ::testing::Test {
   template <class Error>
   void expect_refused(const DataOptions& options, const std::string& text,
                       const std::string& text2 = "") {
-    EXPECT_THAT(
-        [&] { Dataset::open_training(options); },
-        ThrowsMessage<Error>(AllOf(HasSubstr(options.source), HasSubstr(text), HasSubstr(text2))));
+    expect_throws<Error>([&] { Dataset::open_training(options); }, {options.source, text, text2});
   }
 
   TempFolder folder_;
@@ -128,8 +126,7 @@ TEST_F(DatasetTest, WhatHasNothingToPredictIsRefusedAtTheStart) {
   // Of validation data, only what an evaluation reads.
   rows.validation_source = rows.source;
   rows.validation_samples = 1;
-  EXPECT_THAT([&] { Dataset::open_validation(rows); },
-              ThrowsMessage<CheckError>(AllOf(HasSubstr("--val-data"), HasSubstr("b.jsonl:1"))));
+  expect_throws<CheckError>([&] { Dataset::open_validation(rows); }, {"--val-data", "b.jsonl:1"});
   for (const std::int64_t all : {0, 2}) {
     rows.validation_samples = all;
     EXPECT_EQ(Dataset::open_validation(rows).num_samples(), 2);

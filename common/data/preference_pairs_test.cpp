@@ -12,6 +12,7 @@
 #include "common/data/corpus/corpus.hpp"
 #include "common/data/dataset.hpp"
 #include "common/data/tokenizer.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
@@ -57,8 +58,9 @@ class PreferencePairsTest : public ::testing::Test {
     return Dataset::open_training(options(lines, context)).read(indices);
   }
   void expect_refused(const std::string& lines, const std::string& place, const std::string& text) {
-    EXPECT_THAT([&] { read_jsonl_pairs(folder_.write("a.jsonl", lines), tokenizer_); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr("a.jsonl" + place), HasSubstr(text))));
+    expect_throws<CheckError>(
+        [&] { read_jsonl_pairs(folder_.write("a.jsonl", lines), tokenizer_); },
+        {"a.jsonl" + place, text});
   }
 
   TempFolder folder_;
@@ -150,8 +152,8 @@ TEST_F(PreferencePairsTest, RefusesALineWithItsNumber) {
   expect_refused(good + "{\"prompt\":", ":3", "not valid JSON");
   expect_refused("\n \n", "", "has no preference pairs");
   expect_refused("", "", "has no preference pairs");
-  EXPECT_THAT([&] { read_jsonl_pairs(folder_.path("missing.jsonl"), tokenizer_); },
-              ThrowsMessage<CheckError>(HasSubstr("missing.jsonl")));
+  expect_throws<CheckError>([&] { read_jsonl_pairs(folder_.path("missing.jsonl"), tokenizer_); },
+                            {"missing.jsonl"});
 }
 
 TEST_F(PreferencePairsTest, OtherFilesHaveNoPairs) {

@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 // An llm.c header that begins with these numbers.
 std::string llm_c_header(std::int32_t magic, std::int32_t version, std::int32_t num_tokens) {
@@ -30,9 +28,7 @@ class TokenFileTest : public ::testing::Test {
   void expect_refused(const std::string& bytes, const std::string& text,
                       const std::string& text2 = "", std::int64_t vocab_size = 50257) {
     const std::string path = folder_.write("refused.bin", bytes);
-    EXPECT_THAT(
-        [&] { TokenFile(path, vocab_size); },
-        ThrowsMessage<CheckError>(AllOf(HasSubstr(path), HasSubstr(text), HasSubstr(text2))));
+    expect_throws<CheckError>([&] { TokenFile(path, vocab_size); }, {path, text, text2});
   }
 
   TempFolder folder_;
@@ -63,12 +59,10 @@ TEST_F(TokenFileTest, ReadsLlmC) {
 TEST_F(TokenFileTest, RefusesWhatIsNoTokenFile) {
   expect_refused("", "is empty");
   expect_refused("abc", "3 bytes, an odd number");
-  EXPECT_THAT(
-      [&] { TokenFile(folder_.path("missing.bin"), 10); },
-      ThrowsMessage<CheckError>(AllOf(HasSubstr("missing.bin"), HasSubstr("No such file"))));
+  expect_throws<CheckError>([&] { TokenFile(folder_.path("missing.bin"), 10); },
+                            {"missing.bin", "No such file"});
   std::filesystem::create_directory(folder_.path("folder.bin"));
-  EXPECT_THAT([&] { TokenFile(folder_.path("folder.bin"), 10); },
-              ThrowsMessage<CheckError>(HasSubstr("is a directory")));
+  expect_throws<CheckError>([&] { TokenFile(folder_.path("folder.bin"), 10); }, {"is a directory"});
 }
 
 TEST_F(TokenFileTest, RefusesDamagedLlmC) {

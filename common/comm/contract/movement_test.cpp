@@ -10,18 +10,12 @@
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/rank_test.hpp"
+#include "common/testing/ring_test.hpp"
 
 namespace ladder {
 namespace {
 
-class Movement : public RankTest {
- protected:
-  Traffic sent_since(const Traffic& before) const {
-    Traffic sent = comm_.traffic();
-    return sent -= before;
-  }
-};
+class Movement : public RingTest {};
 
 const std::vector<at::ScalarType> kAnyDtype = {at::kByte, at::kBool,  at::kShort,        at::kHalf,
                                                at::kLong, at::kFloat, at::kComplexDouble};
@@ -63,13 +57,11 @@ TEST_ON_RANKS(Movement, BroadcastFromEveryRoot) {
 
 TEST_ON_RANKS(Movement, ReceivesOfOneTagAreServedInTheirOrder) {
   if (size_ == 1) return;
-  const int next = (rank_ + 1) % size_;
-  const int previous = (rank_ + size_ - 1) % size_;
   const at::Tensor received = at::zeros({20, 3});
   std::vector<WorkPtr> works;
-  for (int i = 0; i < 20; ++i) works.push_back(comm_.recv(received[i], previous, 5));
+  for (int i = 0; i < 20; ++i) works.push_back(comm_.recv(received[i], previous_, 5));
   for (int i = 0; i < 20; ++i) {
-    works.push_back(comm_.send(at::full({3}, float(i)), next, 5));
+    works.push_back(comm_.send(at::full({3}, float(i)), next_, 5));
     works[static_cast<std::size_t>(19 - i)]->test();  // polls the later ones first
   }
   for (auto it = works.rbegin(); it != works.rend(); ++it) (*it)->wait();
@@ -99,12 +91,10 @@ TEST_ON_RANKS(Movement, SynchronousSendsAreDoneWhenTheyAreReceived) {
   if (size_ == 1) return;
   World world = synchronous_world();
   const auto part = world.comm().split(0, rank_);
-  const int next = (rank_ + 1) % size_;
-  const int previous = (rank_ + size_ - 1) % size_;
   for (Communicator* const comm : {&world.comm(), part.get()}) {
     for (const std::int64_t numel : {1, 1000, 1001, 200000}) {
       const at::Tensor received = at::zeros({numel});
-      const WorkPtr sent = comm->send(at::full({numel}, float(rank_)), next, 3);
+      const WorkPtr sent = comm->send(at::full({numel}, float(rank_)), next_, 3);
       for (int i = 0; i < 100; ++i) {
         EXPECT_FALSE(sent->test()) << numel;
         std::this_thread::yield();
@@ -112,9 +102,9 @@ TEST_ON_RANKS(Movement, SynchronousSendsAreDoneWhenTheyAreReceived) {
       comm_.barrier();  // until here, no rank receives
       EXPECT_FALSE(sent->test()) << numel;
       comm_.barrier();
-      comm->recv(received, previous, 3)->wait();
+      comm->recv(received, previous_, 3)->wait();
       sent->wait();
-      EXPECT_TRUE(bits_equal(received, at::full({numel}, float(previous))));
+      EXPECT_TRUE(bits_equal(received, at::full({numel}, float(previous_))));
     }
   }
 }
@@ -140,23 +130,21 @@ TEST_ON_RANKS(Movement, CollectivesWorkWithSynchronousSends) {
 }
 
 TEST_ON_RANKS(Movement, BarrierIsCountedAndSendsNoPayload) {
-  const Traffic before = comm_.traffic();
-  comm_.barrier();
   Traffic expected;
   expected[CommOp::kBarrier].calls = 1;
-  EXPECT_EQ(sent_since(before), expected);
+  EXPECT_EQ(sent_in(comm_, [&] { comm_.barrier(); }), expected);
 }
 
 TEST_ON_RANKS(Movement, SplitsIntoOddAndEven) {
-  const Traffic before = comm_.traffic();
-  const auto part = comm_.split(rank_ % 2, /*key=*/rank_);
-  ASSERT_NE(part, nullptr);
+  std::unique_ptr<Communicator> part;
+  const Traffic sent = sent_in(comm_, [&] {
+    part = comm_.split(rank_ % 2, /*key=*/rank_);
+    const at::Tensor ranks = at::zeros({part->size()}, at::kInt);
+    part->all_gather(at::full({1}, rank_, at::kInt), ranks)->wait();
+    EXPECT_TRUE(bits_equal(ranks, at::arange(rank_ % 2, size_, 2, at::kInt)));
+  });
   EXPECT_EQ(part->size(), (size_ + 1 - rank_ % 2) / 2);
   EXPECT_EQ(part->rank(), rank_ / 2);
-  const at::Tensor ranks = at::zeros({part->size()}, at::kInt);
-  part->all_gather(at::full({1}, rank_, at::kInt), ranks)->wait();
-  EXPECT_TRUE(bits_equal(ranks, at::arange(rank_ % 2, size_, 2, at::kInt)));
-  const Traffic sent = sent_since(before);
   EXPECT_EQ(sent[CommOp::kAllGather].bytes_sent, (part->size() - 1) * 4);
   EXPECT_EQ(sent.bytes_sent(), (part->size() - 1) * 4) << "the split itself is not counted";
   EXPECT_EQ(part->traffic(), comm_.traffic()) << "one meter for all groups of a process";

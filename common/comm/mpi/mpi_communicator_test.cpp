@@ -8,24 +8,19 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/paced_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/closeness.hpp"
-#include "common/testing/rank_test.hpp"
+#include "common/testing/ring_test.hpp"
+#include "common/testing/started.hpp"
 
 namespace ladder {
 namespace {
 
-class MpiTransport : public ::testing::Test {
- protected:
-  Communicator& comm_ = test_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
-  const int next_ = (rank_ + 1) % size_;
-  const int previous_ = (rank_ + size_ - 1) % size_;
-};
+class MpiTransport : public ::testing::Test, protected RingTest {};
 
 TEST_F(MpiTransport, WorldKnowsItsLauncher) {
   EXPECT_EQ(test_world().transport(), Transport::kMpi);
@@ -54,12 +49,11 @@ TEST_F(MpiTransport, LongMessagesTravelInPieces) {
   for (const std::int64_t numel : {1, 10, 21, 1000}) {
     const at::Tensor full = values_of(rank_, numel * size_, at::kDouble);
     const at::Tensor shard = at::zeros({numel}, at::kDouble);
-    const Traffic before = comm->traffic();
-    comm->reduce_scatter(full, shard)->wait();
-    comm->all_gather(shard, full)->wait();
+    const Traffic sent = sent_in(*comm, [&] {
+      comm->reduce_scatter(full, shard)->wait();
+      comm->all_gather(shard, full)->wait();
+    });
     EXPECT_TRUE(bits_equal(full, fold_of_all(size_, numel * size_, at::kDouble))) << numel;
-    Traffic sent = comm->traffic();
-    sent -= before;
     const OpTraffic expected = {1, (size_ - 1) * numel * 8, (size_ - 1) * ((numel * 8 + 41) / 42)};
     EXPECT_EQ(sent[CommOp::kReduceScatter], expected) << numel;
     EXPECT_EQ(sent[CommOp::kAllGather], expected) << numel;
@@ -69,39 +63,19 @@ TEST_F(MpiTransport, LongMessagesTravelInPieces) {
   EXPECT_EQ(comm->traffic()[CommOp::kBroadcast].messages, rank_ == 0 ? 2 * (size_ - 1) : 0);
 }
 
-// All-reduces of different lengths; their results are known in advance.
-struct Reductions {
-  explicit Reductions(Communicator& the_comm) : comm(the_comm) {}
-  void start() {
-    const std::uint64_t seed = works.size() + 1;
-    tensors.push_back(values_of(comm.rank(), length_of(seed), at::kFloat, seed));
-    works.push_back(comm.all_reduce(tensors.back()));
-  }
-  void wait_last_first() {
-    for (std::size_t i = works.size(); i > 0; --i) {
-      works[i - 1]->wait();
-      EXPECT_TRUE(bits_equal(tensors[i - 1], fold_of_all(comm.size(), length_of(i), at::kFloat, i)))
-          << "all_reduce " << i;
-    }
-  }
-  static std::int64_t length_of(std::uint64_t seed) {
-    return static_cast<std::int64_t>(seed * 977 % 20011);
-  }
-
-  Communicator& comm;
-  std::vector<at::Tensor> tensors;
-  std::vector<WorkPtr> works;
-};
+void finish_last_first(const std::vector<Started>& all) {
+  for (auto it = all.rbegin(); it != all.rend(); ++it) it->finish();
+}
 
 TEST_F(MpiTransport, TagsAreUsedAgain) {
   const auto comm = mpi_communicator({.num_tags = 3});
   for (int round = 0; round < 3; ++round) {
-    Reductions reductions(*comm);
-    for (int i = 1; i <= 20; ++i) {
-      reductions.start();
-      if (i % 7 == rank_) reductions.works.front()->wait();
+    std::vector<Started> sums;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      sums.push_back(start_sum(*comm, seed));
+      if (static_cast<int>(seed % 7) == rank_) sums.front().work->wait();
     }
-    reductions.wait_last_first();
+    finish_last_first(sums);
   }
 }
 
@@ -118,9 +92,9 @@ TEST_F(MpiTransport, APacedOneHasTheSameTags) {
     EXPECT_THROW(paced.send(received, next_, 3), CheckError);
     EXPECT_THROW(paced.recv(received, previous_, 3), CheckError);
   }
-  Reductions reductions(paced);
-  for (int i = 1; i <= 10; ++i) reductions.start();
-  reductions.wait_last_first();
+  std::vector<Started> sums;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) sums.push_back(start_sum(paced, seed));
+  finish_last_first(sums);
 }
 
 }  // namespace

@@ -11,14 +11,11 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/rank_test.hpp"
+#include "common/testing/expect_throws.hpp"
+#include "common/testing/ring_test.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 at::Tensor on_gpu(const at::Tensor& values) {
   return values.to(at::kCUDA);
@@ -31,7 +28,7 @@ struct Way {
   bool is_ordered = true;
 };
 
-class GpuCommunicator : public RankTest {
+class GpuCommunicator : public RingTest {
  protected:
   GpuCommunicator() {
     const Transport staged = size_ == 1 ? Transport::kAuto : Transport::kMpi;
@@ -94,10 +91,10 @@ TEST_ON_PROCESSES(GpuCommunicator, MovesTensors) {
     }
     if (size_ == 1) continue;
     const at::Tensor received = on_gpu(at::zeros({9}));
-    const WorkPtr receipt = comm.recv(received, (rank_ + size_ - 1) % size_, 3);
-    comm.send(on_gpu(values_of(rank_, 9, at::kFloat)), (rank_ + 1) % size_, 3)->wait();
+    const WorkPtr receipt = comm.recv(received, previous_, 3);
+    comm.send(on_gpu(values_of(rank_, 9, at::kFloat)), next_, 3)->wait();
     receipt->wait();
-    EXPECT_TRUE(bits_equal(received.cpu(), values_of((rank_ + size_ - 1) % size_, 9, at::kFloat)));
+    EXPECT_TRUE(bits_equal(received.cpu(), values_of(previous_, 9, at::kFloat)));
   }
 }
 
@@ -144,17 +141,16 @@ TEST_ON_PROCESSES(GpuCommunicator, SplitsAndCarriesTensorsOfTheCpu) {
 
 TEST_ON_PROCESSES(GpuCommunicator, RefusesTensorsOnTwoDevices) {
   for (const Way& way : ways_) {
-    EXPECT_THAT(
+    expect_throws<CheckError>(
         [&] { way.world->comm().reduce_scatter(on_gpu(at::zeros({size_})), at::zeros({1})); },
-        ThrowsMessage<CheckError>(HasSubstr("full is on cuda:")));
+        {"full is on cuda:"});
   }
 }
 
 TEST_ON_PROCESSES(GpuCommunicator, NcclNeedsAGpuForEachRank) {
   if (num_cuda_devices() >= size_) return;
-  EXPECT_THAT([] { World(Transport::kNccl, Link(), at::kCUDA); },
-              ThrowsMessage<UsageError>(
-                  AllOf(HasSubstr("have the same GPU"), HasSubstr("leave --transport out"))));
+  expect_throws<UsageError>([] { World(Transport::kNccl, Link(), at::kCUDA); },
+                            {"have the same GPU", "leave --transport out"});
 }
 
 // More pieces than one pass takes, the target being one of them or not.

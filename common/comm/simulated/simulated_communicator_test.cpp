@@ -3,19 +3,16 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/comm/mesh.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/expect_throws.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 at::Tensor floats(std::vector<float> values) {
   return at::tensor(values);
@@ -50,11 +47,10 @@ TEST(SimulatedCommunicator, AShardMayBeItsOwnSlice) {
 
 TEST(SimulatedCommunicator, RefusesWhatOthersRefuse) {
   SimulatedCommunicator comm(/*rank=*/1, /*size=*/3);
-  EXPECT_THAT([&] { comm.all_gather(at::ones({2}), at::ones({7})); },
-              ThrowsMessage<CheckError>(HasSubstr("rank 1 of 3: all_gather: full has 7")));
-  EXPECT_THAT([&] { comm.send(at::ones({2}), 3, 0); },
-              ThrowsMessage<CheckError>(HasSubstr("there is no peer 3")));
-  EXPECT_THAT([&] { comm.split(0, 0); }, ThrowsMessage<CheckError>(HasSubstr("split_by()")));
+  expect_throws<CheckError>([&] { comm.all_gather(at::ones({2}), at::ones({7})); },
+                            {"rank 1 of 3: all_gather: full has 7"});
+  expect_throws<CheckError>([&] { comm.send(at::ones({2}), 3, 0); }, {"there is no peer 3"});
+  expect_throws<CheckError>([&] { comm.split(0, 0); }, {"split_by()"});
   EXPECT_THROW(SimulatedCommunicator(3, 3), CheckError);
   EXPECT_EQ(comm.traffic(), Traffic());
 }

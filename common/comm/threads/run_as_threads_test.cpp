@@ -16,11 +16,11 @@
 #include <thread>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 
 namespace ladder {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(RunAsThreads, GivesEachThreadARank) {
@@ -131,9 +131,8 @@ TEST(AThreadThatEnds, IsNamedByItsNumberInTheProcess) {
     const auto part = comm.split(comm.rank() % 2, 0);
     if (comm.rank() == 3) return;
     if (comm.rank() == 1) {
-      EXPECT_THAT(
-          [&] { part->barrier(); },
-          ThrowsMessage<CheckError>(HasSubstr("rank 0 of 2: barrier: rank 3 of all 4 has")));
+      expect_throws<CheckError>([&] { part->barrier(); },
+                                {"rank 0 of 2: barrier: rank 3 of all 4 has"});
     } else {
       EXPECT_EQ(all_reduce_sum(1.0, *part), 2.0) << "the others are not disturbed";
     }

@@ -10,6 +10,7 @@
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/mapped_file.hpp"
 #include "common/data/tokenizer_source.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
@@ -19,9 +20,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 std::string fixture() {
   return std::string(MappedFile(LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json").bytes());
@@ -41,9 +39,7 @@ class BpeFilesTest : public ::testing::Test {
   void expect_refused(const Change& change, const std::string& first,
                       const std::string& second = "") {
     const std::string path = write(change);
-    EXPECT_THAT(
-        [&] { BpeTokenizer tokenizer(path); },
-        ThrowsMessage<CheckError>(AllOf(HasSubstr(path), HasSubstr(first), HasSubstr(second))));
+    expect_throws<CheckError>([&] { BpeTokenizer tokenizer(path); }, {path, first, second});
   }
   std::string name_after(const Change& change) { return BpeTokenizer(write(change)).name(); }
 
@@ -139,8 +135,7 @@ TEST_F(BpeFilesTest, RefusesAFileThatIsCutOffAnywhere) {
 TEST_F(BpeFilesTest, RefusesDuplicatesAndDeepNesting) {
   const auto refused = [&](const std::string& text, const std::string& message) {
     const std::string path = folder_.write("tokenizer.json", text);
-    EXPECT_THAT([&] { BpeTokenizer tokenizer(path); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr(path), HasSubstr(message))));
+    expect_throws<CheckError>([&] { BpeTokenizer tokenizer(path); }, {path, message});
   };
   refused("{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}", "the key \"a\" occurs twice");
   refused("{\"a\":" + std::string(100'000, '['), "nests deeper than 100 levels");
@@ -194,10 +189,9 @@ TEST_F(BpeFilesTest, TakesEndOfTextAndPaddingFromTheConfig) {
   EXPECT_EQ(open("{\"eos_token\": \"</s>\"}").end_of_text(), 0u);
   EXPECT_EQ(open("{\"eos_token\": {\"content\": \"</s>\"}}").padding(), 0u);
   EXPECT_EQ(open("{\"eos_token\": \"</s>\", \"pad_token\": \"<|im_end|>\"}").padding(), 2u);
-  EXPECT_THAT([&] { open("{\"eos_token\": \"<eos>\"}"); },
-              ThrowsMessage<CheckError>(HasSubstr("\"<eos>\", which is not a token of")));
-  EXPECT_THAT([&] { open("{\"eos_token\": 3}"); },
-              ThrowsMessage<CheckError>(HasSubstr("eos_token")));
+  expect_throws<CheckError>([&] { open("{\"eos_token\": \"<eos>\"}"); },
+                            {"\"<eos>\", which is not a token of"});
+  expect_throws<CheckError>([&] { open("{\"eos_token\": 3}"); }, {"eos_token"});
 }
 
 // A folder whose tokenizer.json has <|im_start|> only in its vocabulary.
@@ -218,8 +212,7 @@ class BesideTest : public BpeFilesTest {
   }
   void refused(const std::string& name, const json& contents, const std::string& reason) {
     folder_.write(name, contents.dump());
-    EXPECT_THAT([&] { ids(""); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr(name + ": "), HasSubstr(reason))));
+    expect_throws<CheckError>([&] { ids(""); }, {name + ": ", reason});
     fs::remove(folder_.path(name));
   }
 };
@@ -275,9 +268,9 @@ TEST_F(BesideTest, ContradictionsAreRefused) {
   refused(config, {{"additional_special_tokens", {"<new>"}}}, "names \"<new>\"");
   refused(config, {{"split_special_tokens", true}}, "\"split_special_tokens\" is true");
   folder_.write("added_tokens.json", R"({"<new>": 341})");
-  EXPECT_THAT([&] { ids(""); }, ThrowsMessage<CheckError>(HasSubstr("none with the id 340")));
+  expect_throws<CheckError>([&] { ids(""); }, {"none with the id 340"});
   folder_.write("added_tokens.json", R"({"<new>": 3})");
-  EXPECT_THAT([&] { ids(""); }, ThrowsMessage<CheckError>(HasSubstr("have the same id 3")));
+  expect_throws<CheckError>([&] { ids(""); }, {"have the same id 3"});
 }
 
 class VocabAndMergesTest : public BpeFilesTest {
@@ -301,8 +294,7 @@ TEST_F(VocabAndMergesTest, AreReadAsGpt2s) {
 
 TEST_F(VocabAndMergesTest, RefuseABadLineAndAnotherTokenizersFiles) {
   const auto refused = [&](const std::string& text) {
-    EXPECT_THAT([&] { BpeTokenizer tokenizer(folder()); },
-                ThrowsMessage<CheckError>(HasSubstr(text)));
+    expect_throws<CheckError>([&] { BpeTokenizer tokenizer(folder()); }, {text});
   };
   folder_.write("merges.txt", "h i\nh\n");
   refused("merges.txt:2: the merge \"h\"");
@@ -316,13 +308,12 @@ TEST_F(VocabAndMergesTest, RefuseABadLineAndAnotherTokenizersFiles) {
 }
 
 TEST_F(BpeFilesTest, AFolderWithoutATokenizerIsRefused) {
-  EXPECT_THAT([&] { BpeTokenizer tokenizer(folder_.path().string()); },
-              ThrowsMessage<CheckError>(HasSubstr("neither tokenizer.json nor vocab.json")));
-  EXPECT_THAT([&] { BpeTokenizer{folder_.path("missing")}; },
-              ThrowsMessage<CheckError>(HasSubstr("missing: no such file or folder")));
+  expect_throws<CheckError>([&] { BpeTokenizer tokenizer(folder_.path().string()); },
+                            {"neither tokenizer.json nor vocab.json"});
+  expect_throws<CheckError>([&] { BpeTokenizer{folder_.path("missing")}; },
+                            {"missing: no such file or folder"});
   const auto expect_hint = [](const char* path, const char* name) {
-    EXPECT_THAT([&] { BpeTokenizer{path}; },
-                ThrowsMessage<CheckError>(HasSubstr(concat("hf download ", name, " --"))));
+    expect_throws<CheckError>([&] { BpeTokenizer{path}; }, {concat("hf download ", name, " --")});
   };
   expect_hint("owner/name", "owner/name");
   expect_hint("no owner/a name", "OWNER/NAME");

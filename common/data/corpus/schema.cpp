@@ -154,12 +154,6 @@ std::vector<CorpusDomain> read_domains() {
   return domains;
 }
 
-template <class Elements>
-const auto& pick_from(const Elements& elements, Random& random) {
-  return elements[static_cast<std::size_t>(
-      random.below(static_cast<std::int64_t>(elements.size())))];
-}
-
 }  // namespace
 
 bool is_any(const CorpusColumn& /*column*/) {
@@ -201,14 +195,13 @@ namespace {
 
 // Three to five columns of the table, in random order, so that their positions reveal nothing.
 CorpusTable sample_table(const CorpusTable& table, Random& random) {
-  const auto size = static_cast<std::int64_t>(table.columns.size());
+  const std::int64_t size = std::ssize(table.columns);
   const std::int64_t num_columns = std::min<std::int64_t>(3 + random.below(3), size);
   while (true) {
     CorpusTable sampled = table;
-    for (std::int64_t i = 0; i < num_columns; ++i) {
-      std::swap(sampled.columns[static_cast<std::size_t>(i)],
-                sampled.columns[static_cast<std::size_t>(i + random.below(size - i))]);
-    }
+    const auto first = sampled.columns.begin();
+    for (std::int64_t i = 0; i < num_columns; ++i)
+      std::iter_swap(first + i, first + i + random.below(size - i));
     sampled.columns.resize(static_cast<std::size_t>(num_columns));
     const auto num_texts = std::count_if(sampled.columns.begin(), sampled.columns.end(), is_text);
     if (0 < num_texts && num_texts < num_columns) return sampled;
@@ -235,9 +228,7 @@ std::string CorpusSchema::create_statements() const {
 }
 
 CorpusSchema sample_schema(Random& random) {
-  const auto& domains = corpus_domains();
-  const auto number = random.below(static_cast<std::int64_t>(domains.size()));
-  const CorpusDomain& domain = domains[static_cast<std::size_t>(number)];
+  const CorpusDomain& domain = pick_from(corpus_domains(), random);
   const bool is_about_parent = random.below(3) == 0;
   const bool shows_both = random.below(3) == 0;
   CorpusSchema schema = {&domain,

@@ -14,6 +14,12 @@ namespace ladder {
 
 using WordList = std::span<const std::string>;
 
+// One of them, each as likely as any other.
+template <class Elements>
+const auto& pick_from(const Elements& elements, Random& random) {
+  return elements[static_cast<std::size_t>(random.below(std::ssize(elements)))];
+}
+
 struct CorpusColumn {
   std::string name;       // as in SQL; a question writes spaces for underscores
   WordList words;         // the values of a text; empty for a number

@@ -103,11 +103,22 @@ SqlCondition sample_text_condition(const CorpusColumn& column, Random& random) {
   return condition;
 }
 
+// Whose rows the conditions are about.
+const CorpusTable& table_of_conditions(const SqlQuery& query, const CorpusSchema& schema) {
+  return query.is_join ? *schema.other : schema.main;
+}
+
+std::vector<const CorpusColumn*> columns_with_conditions(const SqlQuery& query) {
+  std::vector<const CorpusColumn*> columns;
+  for (const SqlCondition& condition : query.conditions) columns.push_back(condition.column);
+  return columns;
+}
+
 // Adds a condition on a column that does not have one yet.
-void add_condition(SqlQuery& query, const CorpusTable& table, Random& random) {
-  std::vector<const CorpusColumn*> taken = {query.column};
-  for (const SqlCondition& condition : query.conditions) taken.push_back(condition.column);
-  const CorpusColumn* column = table.pick(random, is_any, taken);
+void add_condition(SqlQuery& query, const CorpusSchema& schema, Random& random) {
+  std::vector<const CorpusColumn*> taken = columns_with_conditions(query);
+  taken.push_back(query.column);
+  const CorpusColumn* column = table_of_conditions(query, schema).pick(random, is_any, taken);
   if (column == nullptr) return;
   query.conditions.push_back(is_text(*column) ? sample_text_condition(*column, random)
                                               : sample_number_condition(*column, random));
@@ -115,9 +126,8 @@ void add_condition(SqlQuery& query, const CorpusTable& table, Random& random) {
 
 void sample_conditions(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   query.is_join = schema.main_has_parent && random.below(4) != 0;
-  const CorpusTable& table = query.is_join ? *schema.other : schema.main;
-  add_condition(query, table, random);
-  if (random.below(5) == 0) add_condition(query, table, random);
+  add_condition(query, schema, random);
+  if (random.below(5) == 0) add_condition(query, schema, random);
 }
 
 void sample_aggregate(SqlQuery& query, const CorpusSchema& schema, Random& random) {
@@ -195,10 +205,6 @@ const CorpusColumn* column_of(char letter, const SqlQuery& query) {
                          : query.order_by;
 }
 
-std::string_view one_of(const Templates& choices, Random& random) {
-  return choices[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(choices.size())))];
-}
-
 std::string words_of(const CorpusColumn* column) {
   std::string words = column->name;
   std::replace(words.begin(), words.end(), '_', ' ');
@@ -222,27 +228,19 @@ std::string to_sql(const SqlQuery& query, const CorpusSchema& schema) {
     }
     const char* joint = " WHERE ";
     for (const SqlCondition& condition : query.conditions) {
-      sql += joint + fill(condition.op->sql, condition,
-                          name_in(query.is_join ? *schema.other : schema.main));
+      sql +=
+          joint + fill(condition.op->sql, condition, name_in(table_of_conditions(query, schema)));
       joint = " AND ";
     }
     return sql;
   };
   return fill(query.shape->sql, [&](char letter) -> std::string {
-    switch (letter) {
-      case 'd':
-        return query.is_descending ? "DESC" : "ASC";
-      case 'f':
-        return std::string(query.aggregate->sql);
-      case 'n':
-        return std::to_string(query.number);
-      case 't':
-        return main;
-      case 'w':
-        return rows();
-      default:
-        return name_in(schema.main)(column_of(letter, query));
-    }
+    if (letter == 'd') return query.is_descending ? "DESC" : "ASC";
+    if (letter == 'f') return std::string(query.aggregate->sql);
+    if (letter == 'n') return std::to_string(query.number);
+    if (letter == 't') return main;
+    if (letter == 'w') return rows();
+    return name_in(schema.main)(column_of(letter, query));
   });
 }
 
@@ -252,42 +250,37 @@ std::string ask(const SqlQuery& query, const CorpusSchema& schema, Random& rando
     if (query.is_join) text += " " + schema.domain->preposition + " " + schema.other->name;
     const char* joint = " ";
     for (const SqlCondition& condition : query.conditions) {
-      text += joint + fill(one_of(condition.op->words, random), condition, words_of);
+      text += joint + fill(pick_from(condition.op->words, random), condition, words_of);
       joint = " and ";
     }
     return text;
   };
-  return fill(one_of(query.shape->questions, random), [&](char letter) -> std::string {
-    switch (letter) {
-      case 'd':
-        return query.is_descending ? "descending" : "ascending";
-      case 'h':
-        return query.is_descending ? "highest" : "lowest";
-      case 'f':
-        return std::string(one_of(query.aggregate->words, random));
-      case 'n':
-        return std::to_string(query.number);
-      case 't':
-        return schema.main.name;
-      case 'w':
-        return rows();
-      default:
-        return words_of(column_of(letter, query));
-    }
+  return fill(pick_from(query.shape->questions, random), [&](char letter) -> std::string {
+    if (letter == 'd') return query.is_descending ? "descending" : "ascending";
+    if (letter == 'h') return query.is_descending ? "highest" : "lowest";
+    if (letter == 'f') return std::string(pick_from(query.aggregate->words, random));
+    if (letter == 'n') return std::to_string(query.number);
+    if (letter == 't') return schema.main.name;
+    if (letter == 'w') return rows();
+    return words_of(column_of(letter, query));
   });
 }
 
 namespace {
+
+// Unless there is no other.
+void replace(const CorpusColumn*& column, const CorpusColumn* other) {
+  if (other != nullptr) column = other;
+}
 
 // Each of these changes one thing, if the query has it: mistakes that a careless reader of the
 // question would make.
 
 void change_column(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.column == nullptr) return;
-  const CorpusColumn* other =
-      schema.main.pick(random, query.has("@f") ? is_number : is_any,
-                       {query.column, query.second_column, query.group_by, query.order_by});
-  if (other != nullptr) query.column = other;
+  replace(query.column,
+          schema.main.pick(random, query.has("@f") ? is_number : is_any,
+                           {query.column, query.second_column, query.group_by, query.order_by}));
 }
 
 void change_aggregate(SqlQuery& query, const CorpusSchema&, Random& random) {
@@ -296,19 +289,16 @@ void change_aggregate(SqlQuery& query, const CorpusSchema&, Random& random) {
 
 void change_condition_column(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.conditions.empty()) return;
-  SqlCondition& condition = query.conditions.front();
-  std::vector<const CorpusColumn*> taken;
-  for (const SqlCondition& each : query.conditions) taken.push_back(each.column);
-  const CorpusTable& table = query.is_join ? *schema.other : schema.main;
-  const CorpusColumn* other =
-      table.pick(random, is_text(*condition.column) ? is_text : is_number, taken);
-  if (other != nullptr) condition.column = other;
+  const CorpusColumn*& column = query.conditions.front().column;
+  replace(column, table_of_conditions(query, schema)
+                      .pick(random, is_text(*column) ? is_text : is_number,
+                            columns_with_conditions(query)));
 }
 
 void change_operator(SqlQuery& query, const CorpusSchema&, Random& random) {
   if (query.conditions.empty()) return;
-  const auto size = static_cast<std::int64_t>(query.conditions.size());
-  SqlCondition& condition = query.conditions[static_cast<std::size_t>(random.below(size))];
+  const std::int64_t number = random.below(std::ssize(query.conditions));
+  SqlCondition& condition = query.conditions[static_cast<std::size_t>(number)];
   const auto& operators = is_text(*condition.column) ? kTextOperators : kNumberOperators;
   condition.op = &operators[condition.op->opposite];
 }
@@ -332,8 +322,7 @@ void drop_condition(SqlQuery& query, const CorpusSchema&, Random&) {
 
 void change_group(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.group_by == nullptr) return;
-  const CorpusColumn* other = schema.main.pick(random, is_any, {query.group_by, query.column});
-  if (other != nullptr) query.group_by = other;
+  replace(query.group_by, schema.main.pick(random, is_any, {query.group_by, query.column}));
 }
 
 void change_order(SqlQuery& query, const CorpusSchema& schema, Random& random) {
@@ -360,7 +349,7 @@ SqlQuery corrupt(const SqlQuery& query, const CorpusSchema& schema, Random& rand
   const std::string right = to_sql(query, schema);
   while (true) {  // ends: every shape has an operator, a column or a group to change
     SqlQuery wrong = query;
-    kMistakes[random.below(9)](wrong, schema, random);
+    pick_from(kMistakes, random)(wrong, schema, random);
     if (to_sql(wrong, schema) != right) return wrong;
   }
 }
