@@ -76,7 +76,10 @@ function(_ladder_target target)  # [COMPUTES]
   target_precompile_headers(${target} REUSE_FROM ladder_pch)
   # It compiles in half the time. What takes long when it runs are loops over numbers: those of libtorch, and of the rooms
   # that say COMPUTES.
-  if(NOT "COMPUTES" IN_LIST ARGN)
+  if("COMPUTES" IN_LIST ARGN)
+  elseif(LADDER_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${target} PRIVATE "SHELL:-O0 -Xclang -fno-validate-pch")  # the precompiled header is optimized
+  else()
     target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
   endif()
 endfunction()
@@ -130,9 +133,6 @@ function(ladder_add_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   _ladder_target(${name})
-  if(LADDER_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    target_compile_options(${name} PRIVATE "SHELL:-include \"${LADDER_ROOT}/cmake/unoptimized.hpp\"")
-  endif()
   target_link_libraries(${name} PRIVATE ${arg_LINK} ladder_testing GTest::gmock)
   set(properties)
   if("overlap" IN_LIST arg_LABELS)  # it measures time

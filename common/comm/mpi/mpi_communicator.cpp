@@ -181,9 +181,11 @@ bool MpiMessages::test() {
   return num_pending_ == 0 && unmatched_.empty();
 }
 
-// With more ranks than cores, the rank that this one waits for needs the core.
-void MpiMessages::idle(double /*waited_s*/) {
-  std::this_thread::yield();
+// With more ranks than cores, the rank that this one waits for needs the core. Linux gives it a core
+// that is only yielded as one of many, but all of one that sleeps.
+void MpiMessages::idle(double waited_s) {
+  waited_s < 1e-3 ? std::this_thread::yield()
+                  : std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
 bool MpiMessages::try_match(const Unmatched& receive) {
