@@ -10,6 +10,7 @@
 #include "common/comm/contract/rank_values.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step1_ddp_reference/communicator_backend.hpp"
 
@@ -60,14 +61,13 @@ TEST_ON_RANKS(ReferenceDdpTest, ForwardWithoutBackwardIsNoStep) {
   ReferenceDdp ddp(model, comm_);
   ddp.arm(1);
   ddp.wrap([&](const Microbatch&) { return a.sum() + b.sum(); })({});
-  EXPECT_THAT([&] { ddp.wait(); },
-              ThrowsMessage<CheckError>(HasSubstr("gave no gradient to 'b' 'a';")));
+  expect_throws<CheckError>([&] { ddp.wait(); }, {"gave no gradient to 'b' 'a';"});
 }
 
 TEST_ON_RANKS(ReferenceDdpTest, NeedsATrainableParameter) {
   FlatModel frozen({{"unit", {{"w", at::ones({3})}}}});
-  EXPECT_THAT([&] { ReferenceDdp ddp(frozen, comm_); },
-              ThrowsMessage<CheckError>(HasSubstr("no parameter is trainable")));
+  expect_throws<CheckError>([&] { ReferenceDdp ddp(frozen, comm_); },
+                            {"no parameter is trainable"});
 }
 
 TEST_ON_RANKS(ReferenceDdpTest, ProcessGroupFinishesBeforeItReturns) {
@@ -93,11 +93,10 @@ TEST_ON_RANKS(ReferenceDdpTest, ProcessGroupRefusesWhatItDoesNotDo) {
   std::vector<at::Tensor> tensors = {at::ones({2})};
   c10d::AllreduceOptions largest;
   largest.reduceOp = c10d::ReduceOp::MAX;
-  EXPECT_THAT([&] { group->allreduce(tensors, largest); },
-              ThrowsMessage<CheckError>(HasSubstr("a reduction other than SUM")));
+  expect_throws<CheckError>([&] { group->allreduce(tensors, largest); },
+                            {"a reduction other than SUM"});
   std::vector<at::Tensor> two = {at::ones({2}), at::ones({2})};
-  EXPECT_THAT([&] { group->allreduce(two); },
-              ThrowsMessage<CheckError>(HasSubstr("libtorch passes 2 tensors")));
+  expect_throws<CheckError>([&] { group->allreduce(two); }, {"libtorch passes 2 tensors"});
   EXPECT_THAT([&] { group->reduce(tensors); },
               ThrowsMessage<c10::Error>(HasSubstr("Backend ladder does not support reduce")));
 }

@@ -1,9 +1,9 @@
 #include "step2_sharded_data/data_shard.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 
@@ -28,9 +28,7 @@ class DataShardTest : public RankTest {
 
 TEST_ON_RANKS(DataShardTest, TooFewSamplesToDropTheRest) {
   BatchStream dropped(numbered(3), data_shard(0, 8, Tail::kDrop));
-  EXPECT_THAT([&] { dropped.next(); },
-              ::testing::ThrowsMessage<CheckError>(::testing::AllOf(
-                  ::testing::HasSubstr("8 ranks"), ::testing::HasSubstr("--tail pad"))));
+  expect_throws<CheckError>([&] { dropped.next(); }, {"8 ranks", "--tail pad"});
   DataOptions padded = numbered(3);
   padded.tail = Tail::kPad;
   BatchStream batches(padded, data_shard(7, 8, Tail::kPad));

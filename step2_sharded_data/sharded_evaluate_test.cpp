@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "common/comm/traffic_theory.hpp"
-#include "common/testing/rank_test.hpp"
+#include "common/testing/ring_test.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
@@ -72,10 +72,8 @@ TEST_ON_RANKS(ShardedEvaluate, HasNoValueWithoutATarget) {
 TEST_ON_RANKS(ShardedEvaluate, SendsOneDoublePerMicrobatchInOneAllReduce) {
   const LossSum loss_sum = [](const Microbatch&) { return at::ones({}); };
   for (const std::int64_t count : {1, 7}) {
-    const Traffic before = comm_.traffic();
-    evaluate(loss_sum, numbered(count), comm_);
-    Traffic sent = comm_.traffic();
-    EXPECT_EQ(sent -= before, all_reduce_traffic(count, 8, size_, rank_)) << count;
+    const Traffic sent = sent_in(comm_, [&] { evaluate(loss_sum, numbered(count), comm_); });
+    EXPECT_EQ(sent, all_reduce_traffic(count, 8, size_, rank_)) << count;
   }
 }
 

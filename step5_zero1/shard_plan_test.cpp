@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/start.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
@@ -14,16 +15,14 @@ namespace ladder {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 FlatLayout hostile_layout(int world_size) {
   return plan_flat_layout(step5::hostile_units(), shard_multiple(world_size));
 }
 
 TEST(ShardPlan, RefusesALayoutThatIsNotPaddedForIt) {
-  EXPECT_THAT([] { plan_shards(hostile_layout(2), 3, 0); },
-              ::testing::ThrowsMessage<CheckError>(::testing::AllOf(
-                  HasSubstr("'embedding'"), HasSubstr("2048"), HasSubstr("shard_multiple(3)"))));
+  expect_throws<CheckError>([] { plan_shards(hostile_layout(2), 3, 0); },
+                            {"'embedding'", "2048", "shard_multiple(3)"});
   EXPECT_THROW(plan_shards(plan_flat_layout(step5::hostile_units()), 1, 0), CheckError);
 }
 

@@ -8,7 +8,7 @@
 
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/rank_test.hpp"
+#include "common/testing/ring_test.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
@@ -37,10 +37,7 @@ TEST_ON_RANKS(ShardedUse, AnEvaluationSendsLittle) {
   Traffic theory = all_reduce_traffic(7, sizeof(double), size_, rank_);
   for (std::int64_t first = size_; first < 7; first += size_)
     theory += all_reduce_traffic(1, sizeof(double), size_, rank_);
-  const Traffic before = comm_.traffic();
-  collective_evaluate(loss_sum, batches, comm_);
-  Traffic sent = comm_.traffic();
-  EXPECT_EQ(sent -= before, theory);
+  EXPECT_EQ(sent_in(comm_, [&] { collective_evaluate(loss_sum, batches, comm_); }), theory);
 }
 
 TEST_ON_RANKS(ShardedUse, EvaluationOfNothingIsNoNumber) {

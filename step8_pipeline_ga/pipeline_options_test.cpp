@@ -1,14 +1,11 @@
 #include "step8_pipeline_ga/pipeline_options.hpp"
 
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/parse_options.hpp"
 #include "step8_pipeline_ga/train.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 CommandLine parse(const std::vector<const char*>& words) {
   return parse_words(step8::trainer(), words);
@@ -67,14 +64,12 @@ TEST(PipelineOptions, ThePipelinesStagesFollowFromTheRanks) {
   EXPECT_THROW(num_stages_of(any, 7), UsageError);  // more stages than microbatches
   const TrainOptions two = parse({"--pipeline-stages", "2"}).options;
   EXPECT_EQ(num_stages_of(two, 6), 2);
-  EXPECT_THAT([&] { num_stages_of(two, 5); },
-              ThrowsMessage<UsageError>(HasSubstr("does not divide 5 rank(s)")));
+  expect_throws<UsageError>([&] { num_stages_of(two, 5); }, {"does not divide 5 rank(s)"});
   const TrainOptions chunks =
       parse({"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"}).options;
   EXPECT_EQ(num_stages_of(chunks, 2), 2);
-  EXPECT_THAT([&] { num_stages_of(chunks, 1); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("--pipeline-schedule is interleaved"),
-                                              HasSubstr("nothing to interleave"))));
+  expect_throws<UsageError>([&] { num_stages_of(chunks, 1); },
+                            {"--pipeline-schedule is interleaved", "nothing to interleave"});
 }
 
 }  // namespace

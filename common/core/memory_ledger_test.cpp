@@ -12,13 +12,10 @@
 
 #include "common/core/check.hpp"
 #include "common/core/kept_blocks.hpp"
+#include "common/testing/expect_throws.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 class MemoryLedgerTest : public ::testing::Test {
  protected:
@@ -106,9 +103,7 @@ TEST_F(MemoryLedgerTest, ACapRefusesWhatGoesAboveIt) {
   {
     const at::Tensor fits = at::empty({1000});
     const MemoryScope scope(MemoryCategory::kGradients);
-    EXPECT_THAT([] { at::empty({1}); },
-                ThrowsMessage<CheckError>(
-                    AllOf(HasSubstr("4 bytes of gradients"), HasSubstr("--memory-cap-mb"))));
+    expect_throws<CheckError>([] { at::empty({1}); }, {"4 bytes of gradients", "--memory-cap-mb"});
   }
   EXPECT_EQ(read_memory().total_live_bytes, live);  // what was refused is not counted
   set_memory_cap(0);
@@ -128,10 +123,9 @@ TEST_F(MemoryLedgerTest,
 
 #ifndef LADDER_SANITIZE_ADDRESS  // it ends the process itself
 TEST_F(MemoryLedgerTest, WhatTheMachineDoesNotHaveIsRefusedInOurWords) {
-  EXPECT_THAT([] { at::empty({std::int64_t{1} << 58}); },
-              ThrowsMessage<CheckError>(
-                  AllOf(HasSubstr("out of memory: 1152921504606846976 bytes of activations"),
-                        HasSubstr("--dry-run"))));
+  expect_throws<CheckError>(
+      [] { at::empty({std::int64_t{1} << 58}); },
+      {"out of memory: 1152921504606846976 bytes of activations", "--dry-run"});
 }
 #endif
 

@@ -6,7 +6,6 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,13 +13,11 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/operator_calls.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 constexpr ModelFamily kFamilies[] = {ModelFamily::kGpt2, ModelFamily::kLlama};
 
@@ -227,7 +224,7 @@ TEST(BuildLayers, GradientMatchesFiniteDifferences) {
 
 TEST(BuildLayers, ImpossibleShapesNameTheOption) {
   const auto refused = [](ModelOptions options, const std::string& part) {
-    EXPECT_THAT([&] { build_layers(options, 1); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+    expect_throws<UsageError>([&] { build_layers(options, 1); }, {part});
   };
   for (ModelOptions options : all_tiny()) {
     options.heads = 5;

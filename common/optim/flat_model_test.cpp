@@ -4,11 +4,11 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/expect_throws.hpp"
 
 namespace ladder {
 namespace {
@@ -81,9 +81,7 @@ TEST(FlatModel, BackwardAccumulatesIntoTheFlatGradient) {
 TEST(FlatModel, RefusesAnotherDtypeByName) {
   std::vector<Unit> units = odd_units();
   units[1].tensors[0].tensor = at::zeros({16}, at::kBFloat16).set_requires_grad(true);
-  EXPECT_THAT([&] { FlatModel model(units); },
-              ::testing::ThrowsMessage<CheckError>(
-                  ::testing::AllOf(::testing::HasSubstr("'c'"), ::testing::HasSubstr("BFloat16"))));
+  expect_throws<CheckError>([&] { FlatModel model(units); }, {"'c'", "BFloat16"});
 }
 
 TEST(FlatModel, HoldsEightBytesPerElementAndNothingElse) {

@@ -1,20 +1,17 @@
 #include "common/train/generate.hpp"
 
 #include <ATen/ops/full.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "common/core/check.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 const std::string kTokenizer = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";
 
@@ -69,7 +66,7 @@ TEST(Generate, NeverDrawsATokenThatTheTokenizerLacks) {
   Typist model(beyond, 1000);  // all that the tokenizer has is equally likely
   EXPECT_NO_THROW(generate(model, options));
   options.model.vocab_size = 300;
-  EXPECT_THAT([&] { generate(model, options); }, ThrowsMessage<CheckError>(HasSubstr("too few")));
+  expect_throws<CheckError>([&] { generate(model, options); }, {"too few"});
 }
 
 TEST(Generate, AnswersAUserInAConversation) {
@@ -90,8 +87,7 @@ TEST(Generate, TokenIdsHaveNoText) {
   TrainOptions options;
   options.data.source = "a.bin";
   Typist model({1}, 258);
-  EXPECT_THAT([&] { generate(model, options); },
-              ThrowsMessage<CheckError>(HasSubstr("--tokenizer")));
+  expect_throws<CheckError>([&] { generate(model, options); }, {"--tokenizer"});
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "common/train/memory_need.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/model/build_layers.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/cost.hpp"
@@ -11,9 +11,6 @@
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 constexpr double kGiB = 0x1p30;
 
@@ -33,8 +30,8 @@ TrainOptions options_of(const std::vector<const char*>& words) {
 // As on a machine with 24 GiB.
 void expect_too_much(const std::vector<const char*>& words, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
-    EXPECT_THAT([&] { check_memory(options_of(words), replicas(), {}, 24 * kGiB); },
-                ThrowsMessage<UsageError>(HasSubstr(part)));
+    expect_throws<UsageError>([&] { check_memory(options_of(words), replicas(), {}, 24 * kGiB); },
+                              {part});
   }
 }
 
@@ -63,11 +60,11 @@ TEST(MemoryNeed, CountsEveryRankOfThisMachine) {
   EXPECT_EQ(memory_need(o, {4, 4}).state, one.state);  // shards of one replica
   const double state = static_cast<double>(replica_state_bytes(o).total());
   EXPECT_NO_THROW(check_memory(o, replicas(), {4, 2}, 2 * state + memory_need(o, {4, 2}).total()));
-  EXPECT_THAT(
+  expect_throws<UsageError>(
       [&] {
         check_memory(o, replicas(), {4, 4}, 3.9 * state);
       },
-      ThrowsMessage<UsageError>(HasSubstr("for the 4 ranks on this machine")));
+      {"for the 4 ranks on this machine"});
 }
 
 // The stages of a replica share it, and all ranks that are here share the machine.
@@ -132,7 +129,7 @@ TEST(MemoryNeed, WhatCannotBeCountedIsRefused) {
     TrainOptions options = options_of(words);
     options.set<GivenShape>() = {{.replicas_per_rank = replicas_per_rank,
                                   .multiplied = concat(", --replicas ", replicas_per_rank)}};
-    EXPECT_THAT([&] { check_is_countable(options); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+    expect_throws<UsageError>([&] { check_is_countable(options); }, {part});
     EXPECT_THROW(check_memory(options, replicas(), {}, 0x1p200), UsageError);
     EXPECT_THROW(describe_run(options, replicas(), 1), UsageError);
   };

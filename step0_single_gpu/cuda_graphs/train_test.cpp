@@ -1,13 +1,11 @@
 // Without a GPU. tests/gpu trains.
 #include "step0_single_gpu/cuda_graphs/train.hpp"
+#include "common/testing/expect_throws.hpp"
 
 #include "common/testing/parse_options.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 StateBytes held(const std::vector<const char*>& words) {
   const Trainer trainer = cuda_graphs::trainer();
@@ -16,11 +14,7 @@ StateBytes held(const std::vector<const char*>& words) {
 
 TEST(CudaGraphs, AreForGpus) {
   EXPECT_EQ(held({}).parameters, held({"--device", "cuda"}).parameters);
-  EXPECT_THAT(
-      [] {
-        held({"--device", "cpu"});
-      },
-      ThrowsMessage<UsageError>(HasSubstr("--device is cpu")));
+  expect_throws<UsageError>([] { held({"--device", "cpu"}); }, {"--device is cpu"});
 }
 
 }  // namespace

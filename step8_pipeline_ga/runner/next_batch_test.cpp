@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step2_sharded_data/data_shard.hpp"
@@ -108,9 +109,8 @@ TEST_ON_RANKS(NextBatch, DocumentsThatCannotBeCountedAreRefused) {
   options.data.vocab_size = 1000;
   options.data.context = 8;
   BatchStream tokens(options.data, data_shard(comm_.rank(), comm_.size(), Tail::kPad));
-  EXPECT_THAT([&] { next_batch(tokens, options, comm_); },
-              ThrowsMessage<UsageError>(
-                  AllOf(HasSubstr("--docs-per-step 5"), HasSubstr(options.data.source))));
+  expect_throws<UsageError>([&] { next_batch(tokens, options, comm_); },
+                            {"--docs-per-step 5", options.data.source});
 }
 
 }  // namespace

@@ -1,18 +1,15 @@
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <tuple>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 // What a stage does, chunks counted on the stage: "F0.c1" is its second chunk.
 std::string listed(const PipelinePlan& plan, int stage, bool with_messages) {
@@ -103,10 +100,10 @@ TEST(PipelineSchedule, EveryPlanPassesTheCheck) {
 void expect_unplannable(Schedule schedule, int stages, std::int64_t microbatches, int chunks,
                         const char* said) {
   const auto plan = [=] { plan_pipeline(schedule, stages, microbatches, chunks); };
-  EXPECT_THAT(plan, ThrowsMessage<CheckError>(HasSubstr(said)));
+  expect_throws<CheckError>(plan, {said});
   const auto forwards = [=] { plan_forwards(stages, microbatches, chunks); };
   if (schedule == Schedule::kInterleaved) {
-    EXPECT_THAT(forwards, ThrowsMessage<CheckError>(HasSubstr(said)));
+    expect_throws<CheckError>(forwards, {said});
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
@@ -17,7 +18,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using ::testing::ThrowsMessage;
 
 Timeline simulated(Schedule schedule, int num_stages, std::int64_t num_microbatches,
                    int chunks_per_stage = 1) {
@@ -136,10 +136,9 @@ TEST(ScheduleDrawing, NarrowBoxesHaveTheNumberAlone) {
 TEST(ScheduleDrawing, OfTooMuchIsRefused) {
   TrainOptions options;
   options.data.num_microbatches = 1000;
-  EXPECT_THAT([&] { draw_schedule(options, 1000, /*is_svg=*/false); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("1000 stages (--pipeline-stages)"),
-                                              HasSubstr("1000 microbatches (--num-microbatches)"),
-                                              HasSubstr("at most 100000"))));
+  expect_throws<UsageError>([&] { draw_schedule(options, 1000, /*is_svg=*/false); },
+                            {"1000 stages (--pipeline-stages)",
+                             "1000 microbatches (--num-microbatches)", "at most 100000"});
   EXPECT_THAT(draw_schedule(options, 2, /*is_svg=*/false), HasSubstr("2 stages, 1000 microb"));
 }
 

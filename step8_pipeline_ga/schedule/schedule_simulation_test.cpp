@@ -6,11 +6,10 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr PipelineCosts kEqual = {.forward_s = 1, .backward_s = 1};
 constexpr PipelineCosts kTwice = {.forward_s = 1, .backward_s = 2};
@@ -88,8 +87,7 @@ TEST(ScheduleSimulation, AnEvaluationRemembersNothing) {
 TEST(ScheduleSimulation, RefusesAPlanThatCannotGoOn) {
   PipelinePlan plan = plan_pipeline(Schedule::k1f1b, 2, 2);
   std::reverse(plan.stages[0].begin(), plan.stages[0].end());
-  EXPECT_THAT([&] { simulate(plan, kEqual); },
-              ::testing::ThrowsMessage<CheckError>(HasSubstr("check_plan")));
+  expect_throws<CheckError>([&] { simulate(plan, kEqual); }, {"check_plan"});
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 
@@ -183,14 +184,11 @@ TEST_F(CheckpointTest, DamageIsFoundAndNamed) {
         save_checkpoint(folder_.path(), 1, with_quanta(state_), Json::object()).path;
     flip_byte(saved / name, 3);
     TrainState loaded = with_quanta(zero_state());
-    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr(name), HasSubstr("damaged"))));
+    expect_throws<CheckError>([&] { load_checkpoint(saved, loaded); }, {name, "damaged"});
     fs::resize_file(saved / name, fs::file_size(saved / name) - 1);
-    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
-                ThrowsMessage<CheckError>(HasSubstr(name)));
+    expect_throws<CheckError>([&] { load_checkpoint(saved, loaded); }, {name});
     fs::remove(saved / name);
-    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
-                ThrowsMessage<CheckError>(HasSubstr(name)));
+    expect_throws<CheckError>([&] { load_checkpoint(saved, loaded); }, {name});
   }
   const fs::path saved = save_checkpoint(folder_.path(), 2, state_, Json::object()).path;
   TrainState loaded = zero_state();
@@ -208,8 +206,7 @@ TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
   const auto refused = [&](const Tensors& other, const std::string& first,
                            const std::string& second) {
     TrainState loaded = other.state();
-    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr(first), HasSubstr(second))));
+    expect_throws<CheckError>([&] { load_checkpoint(saved, loaded); }, {first, second});
     EXPECT_EQ(other.parameters[0].tensor.abs().max().item<float>(), 0.0F);
   };
   Tensors other = zeros();
@@ -265,8 +262,7 @@ TEST_F(CheckpointTest, WhatAnOlderOneDoesNotSayWasAsByDefault) {
   same.model = {.heads = 4};
   other.model = {.heads = 4, .norm_eps = 1e-6};
   load_checkpoint(saved, same);
-  EXPECT_THAT([&] { load_checkpoint(saved, other); },
-              ThrowsMessage<CheckError>(HasSubstr("give --norm-eps 1e-05")));
+  expect_throws<CheckError>([&] { load_checkpoint(saved, other); }, {"give --norm-eps 1e-05"});
 }
 
 TEST_F(CheckpointTest, AnotherReferenceModelIsRefused) {
@@ -274,10 +270,9 @@ TEST_F(CheckpointTest, AnotherReferenceModelIsRefused) {
   held.reference_hash = same.reference_hash = std::string(32, 'a');
   other.reference_hash = std::string(32, 'b');
   const fs::path saved = save_checkpoint(folder_.path(), 1, held, Json::object()).path;
-  EXPECT_THAT([&] { load_checkpoint(saved, other); },
-              ThrowsMessage<CheckError>(AllOf(HasSubstr(held.reference_hash),
-                                              HasSubstr(other.reference_hash),
-                                              HasSubstr("--dpo-reference the checkpoint itself"))));
+  expect_throws<CheckError>(
+      [&] { load_checkpoint(saved, other); },
+      {held.reference_hash, other.reference_hash, "--dpo-reference the checkpoint itself"});
   load_checkpoint(saved, same);
   load_checkpoint(saved, none);   // a run that has no reference
   load_parameters(saved, other);  // a new run
@@ -367,8 +362,7 @@ TEST_F(CheckpointTest, ACheckpointOfTheFirstVersionIsReadWithoutAHash) {
   EXPECT_EQ(loaded.optimizer_steps, 17);
   json["format_version"] = 2;
   std::ofstream(saved / "state.json") << json;
-  EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
-              ThrowsMessage<CheckError>(HasSubstr("\"state_hash\" is missing")));
+  expect_throws<CheckError>([&] { load_checkpoint(saved, loaded); }, {"\"state_hash\" is missing"});
 }
 
 TEST_F(CheckpointTest, AStateThatWouldTakeHoursToReadIsRefused) {
@@ -376,8 +370,7 @@ TEST_F(CheckpointTest, AStateThatWouldTakeHoursToReadIsRefused) {
   const auto refused = [&](const std::string& text, const char* why) {
     std::ofstream(saved / "state.json") << text;
     TrainState loaded = zero_state();
-    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr("state.json"), HasSubstr(why))));
+    expect_throws<CheckError>([&] { load_checkpoint(saved, loaded); }, {"state.json", why});
   };
   refused(std::string(1'000'000, '['), "deeper than 32 levels");
   std::string keys = "{\"0\":0";

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/reference.hpp"
@@ -33,11 +34,8 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 class DiskTest : public ::testing::Test {
  protected:
@@ -80,8 +78,7 @@ TEST_F(DiskTest, ACopyAndARenameAreFlushed) {
 TEST_F(DiskTest, WhatFailsIsNamedWithItsReason) {
   write_text_file(folder_.path("file"), "");
   for (const char* name : {"file", "file/below"})
-    EXPECT_THAT([&] { make_folders(folder_.path(name)); },
-                ThrowsMessage<CheckError>(HasSubstr(folder_.path("file"))));
+    expect_throws<CheckError>([&] { make_folders(folder_.path(name)); }, {folder_.path("file")});
   EXPECT_THROW(copy_file_to_disk(folder_.path("none"), folder_.path("copy")), CheckError);
   EXPECT_THROW(rename_on_disk(folder_.path("none"), folder_.path("new")), CheckError);
   EXPECT_THROW(read_text_file(folder_.path("none")), CheckError);
@@ -144,9 +141,8 @@ TEST(FolderLock, ASecondOneIsToldWhoHoldsTheFolder) {
   const TempFolder folder;
   const std::string path = folder.path("run");
   std::optional<FolderLock> first(std::in_place, path, "--out run");
-  EXPECT_THAT([&] { FolderLock(folder.path("run/../run/"), "--out run"); },
-              ThrowsMessage<CheckError>(AllOf(HasSubstr("--out run is in use by process "),
-                                              HasSubstr(std::to_string(::getpid())))));
+  expect_throws<CheckError>([&] { FolderLock(folder.path("run/../run/"), "--out run"); },
+                            {"--out run is in use by process ", std::to_string(::getpid())});
   EXPECT_NO_THROW(FolderLock(folder.path("other"), "--out other"));
   first.reset();
   EXPECT_NO_THROW(FolderLock(path, "--out run"));
@@ -210,8 +206,8 @@ TEST(FolderLock, NeverHasTwoHolders) {
 TEST(FolderLock, AnImpossibleFolderIsNamed) {
   const TempFolder folder;
   folder.write("file", "");
-  EXPECT_THAT([&] { FolderLock(folder.path("file/run"), "--out file/run"); },
-              ThrowsMessage<CheckError>(HasSubstr("--out file/run: cannot be created")));
+  expect_throws<CheckError>([&] { FolderLock(folder.path("file/run"), "--out file/run"); },
+                            {"--out file/run: cannot be created"});
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/chat_format.hpp"
 #include "common/data/tokenizer_source.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
@@ -115,8 +116,7 @@ TEST_F(ExportTest, ARunKeepsItsTokenizerAndTheExportBringsIt) {
   const std::string name = BpeTokenizer(folder_.path("tokens")).name();
   const fs::path checkpoint = save(values_, name);
   const auto do_export = [&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); };
-  EXPECT_THAT(do_export, ThrowsMessage<CheckError>(
-                             AllOf(HasSubstr("run/tokenizer"), HasSubstr("is missing"))));
+  expect_throws<CheckError>(do_export, {"run/tokenizer", "is missing"});
   for (const std::string from : {"tokens/tokenizer.json", "tokens", "tokens"}) {  // twice the same
     DataOptions data;
     data.tokenizer = folder_.path(from);
@@ -162,8 +162,7 @@ TEST_F(ExportTest, WhatCannotBeKeptIsRefusedBeforeTraining) {
   data.tokenizer = folder_.path("tokens");
   data.bpe = read_tokenizer(data);
   const auto expect = [&](const std::string& file, const std::string& reason) {
-    EXPECT_THAT([&] { keep_tokenizer(data, folder_.path("run")); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr(file), HasSubstr(reason))));
+    expect_throws<CheckError>([&] { keep_tokenizer(data, folder_.path("run")); }, {file, reason});
     EXPECT_FALSE(fs::exists(folder_.path("run/tokenizer")));
   };
   for (const char* end : {"\"</s>\"", "[0, \"</s>\"]", "-1", "{}"}) {
@@ -199,16 +198,14 @@ TEST_F(ExportTest, AModelOfConversationsSaysHowTheyAreWrittenAndEnd) {
 TEST_F(ExportTest, AnotherTokenizerInTheRunIsRefused) {
   write_tokenizer(folder_.path("run/tokenizer"));
   const fs::path checkpoint = save(values_, "bpe of another run");
-  EXPECT_THAT([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
-              ThrowsMessage<CheckError>(
-                  AllOf(HasSubstr("run/tokenizer"), HasSubstr("'bpe of another run'"))));
+  expect_throws<CheckError>([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
+                            {"run/tokenizer", "'bpe of another run'"});
   DataOptions data;
   data.tokenizer = folder_.path("mine");
   fs::create_directory(folder_.path("mine"));
   write_text_file(folder_.path("mine/tokenizer.json"), to_text(byte_tokenizer_json()));
-  EXPECT_THAT(
-      [&] { keep_tokenizer(data, folder_.path("run")); },
-      ThrowsMessage<CheckError>(AllOf(HasSubstr("run/tokenizer"), HasSubstr("another tokenizer"))));
+  expect_throws<CheckError>([&] { keep_tokenizer(data, folder_.path("run")); },
+                            {"run/tokenizer", "another tokenizer"});
   data.tokenizer = "bytes";
   EXPECT_NO_THROW(keep_tokenizer(data, folder_.path("run")));
 }
@@ -262,8 +259,8 @@ TEST_F(ExportTest, NothingIsOverwritten) {
   const fs::path checkpoint = save(values_);
   fs::create_directory(folder_.path("out"));
   folder_.write("out/mine", "mine");
-  EXPECT_THAT([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
-              ThrowsMessage<UsageError>(HasSubstr("already exists")));
+  expect_throws<UsageError>([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
+                            {"already exists"});
   EXPECT_EQ(read_text_file(folder_.path("out/mine")), "mine");
   EXPECT_THAT(entries(), ElementsAre("out", "run"));
 }
@@ -341,8 +338,8 @@ TEST_F(ExportTest, APlaceThatCannotBeWrittenIsNamed) {
   const fs::path checkpoint = save(values_);
   folder_.write("file", "");
   for (const std::string& place : {folder_.path("file/out"), std::string("/proc/out")})
-    EXPECT_THAT([&] { export_checkpoint(checkpoint, place, at::kFloat); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr(place), HasSubstr("cannot be created"))));
+    expect_throws<CheckError>([&] { export_checkpoint(checkpoint, place, at::kFloat); },
+                              {place, "cannot be created"});
 }
 
 // As much as its largest tensor, in fp32 and in its new type.

@@ -1,10 +1,10 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/train/pretrained/pretrained_weights.hpp"
 
@@ -12,9 +12,6 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 class PretrainedTest : public PretrainedFolderTest {
  protected:
@@ -108,8 +105,7 @@ TEST_F(PretrainedTest, ACheckpointGivesItsShape) {
   }
   options_.given = {"context"};
   options_.model.context = 3;
-  EXPECT_THAT([&] { finalize(options_); },
-              ThrowsMessage<UsageError>(HasSubstr("--context 3 contradicts ")));
+  expect_throws<UsageError>([&] { finalize(options_); }, {"--context 3 contradicts "});
   options_.model.context = 1000;
   EXPECT_EQ(finalized(folder_.path("llama")).context, 1000);  // rotary positions have no end
   options_.given = {};
@@ -226,8 +222,7 @@ TEST_F(PretrainedTest, TheVocabularyMayBeLargerThanThatOfTheDataNotSmaller) {
 
 TEST_F(PretrainedTest, TextNeedsATokenizer) {
   const auto expect_refused = [&](const char* part) {
-    EXPECT_THAT([&] { start().check_can_begin(options_); },
-                ThrowsMessage<UsageError>(HasSubstr(part)));
+    expect_throws<UsageError>([&] { start().check_can_begin(options_); }, {part});
   };
   EXPECT_NO_THROW(start().check_can_begin(options_));  // the data are token ids
   for (const char* text : {"corpus", "mine.txt", "mine.jsonl"}) {
@@ -253,8 +248,8 @@ TEST_F(PretrainedTest, TextNeedsATokenizer) {
 TEST_F(PretrainedTest, AFolderWithoutAModelIsRefusedFirst) {
   fs::create_directory(folder_.path("empty"));
   options_.output.init_from = folder_.path("empty");
-  EXPECT_THAT([&] { start().check_can_begin(options_); },
-              ThrowsMessage<CheckError>(HasSubstr("empty: holds neither a checkpoint")));
+  expect_throws<CheckError>([&] { start().check_can_begin(options_); },
+                            {"empty: holds neither a checkpoint"});
 }
 
 TEST_F(PretrainedTest, WhatTheModelHasNoUseForIsRefusedBeforeAnythingChanges) {
@@ -324,8 +319,7 @@ TEST_F(PretrainedTest, ADamagedFileOfLlmCIsRefused) {
   folder_.write("gpt2.bin", good);
   for (std::size_t size = good.size(); size-- > 0;) {
     fs::resize_file(folder_.path("gpt2.bin"), size);
-    EXPECT_THAT([&] { LlmCFile(folder_.path("gpt2.bin")); },
-                ThrowsMessage<CheckError>(HasSubstr("gpt2.bin: ")));
+    expect_throws<CheckError>([&] { LlmCFile(folder_.path("gpt2.bin")); }, {"gpt2.bin: "});
   }
   folder_.write("gpt2.bin", good + "x");
   expect_refused<CheckError>("gpt2.bin: ", "needs");
