@@ -6,7 +6,6 @@
 // bubble_measurement.hpp tells what is real here and what is not. One rank is one stage.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "benchmarks/training_process.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
+#include "common/train/checkpoint/disk.hpp"
 #include "common/train/run_main.hpp"
 #include "step8_pipeline_ga/schedule/schedule_drawing.hpp"
 
@@ -38,37 +38,29 @@ struct BubbleOptions {
 };
 
 void add_bubble_options(CLI::App& app, BubbleOptions& options) {
-  const auto add = [&app](const char* name, auto& value, const char* text) {
-    return app.add_option(name, value, text)->capture_default_str();
-  };
-  add("--schedule", options.schedule, "the schedule to run, or all of them")
+  app.add_option("--schedule", options.schedule, "the schedule to run, or all of them")
       ->check(CLI::IsMember({"all", "gpipe", "1f1b", "interleaved", "zero-bubble"}));
-  add("--microbatches", options.microbatches, "numbers of microbatches, separated by spaces");
-  add("--chunks-per-stage", options.chunks_per_stage, "of the interleaved schedule");
-  add("--forward-ms", options.forward_ms, "how long a stage sleeps for a microbatch's forward");
-  add("--backward-ms", options.backward_ms, "how long it sleeps for the backward");
-  add("--message-kib", options.message_kib,
-      "size of an activation; 384 is that of a row of 256 tokens and 384 channels in fp32");
-  add("--rounds", options.num_rounds, "measurements of each row, of which the median is printed");
-  add("--timeline", options.timeline,
-      "draw the measured timeline of a single schedule and a single number of microbatches here");
-}
-
-void validate(const BubbleOptions& options, int num_stages) {
-  check_usage(num_stages > 1,
-              "one stage waits for nobody; start this program under mpirun -n 4 or "
-              "./ladder bench bubble --ranks 4");
-  for (const std::int64_t count : options.microbatches)
-    check_usage(count > 0, "--microbatches has ", count, "; it must be at least 1");
-  check_usage(options.chunks_per_stage > 1, "--chunks-per-stage is ", options.chunks_per_stage,
-              "; interleaving needs at least 2");
-  check_usage(options.forward_ms > 0 && options.backward_ms > 0,
-              "--forward-ms and --backward-ms must be greater than 0");
-  check_usage(options.message_kib > 0 && options.num_rounds > 0,
-              "--message-kib and --rounds must be at least 1");
-  check_usage(
-      options.timeline.empty() || (options.schedule != "all" && options.microbatches.size() == 1),
-      "--timeline draws one run: name its --schedule and one number of --microbatches");
+  app.add_option("--timeline", options.timeline,
+                 "draw the measured timeline of a single schedule and a single number of "
+                 "microbatches here");
+  const CLI::Range at_least_1(1, 1 << 30), milliseconds(1e-3, 1e6);
+  app.add_option("--microbatches", options.microbatches,
+                 "numbers of microbatches, separated by spaces")
+      ->check(at_least_1);
+  app.add_option("--chunks-per-stage", options.chunks_per_stage, "of the interleaved schedule")
+      ->check(CLI::Range(2, 1 << 30));
+  app.add_option("--forward-ms", options.forward_ms,
+                 "how long a stage sleeps for a microbatch's forward")
+      ->check(milliseconds);
+  app.add_option("--backward-ms", options.backward_ms, "how long it sleeps for the backward")
+      ->check(milliseconds);
+  app.add_option("--message-kib", options.message_kib,
+                 "size of an activation; 384 is that of a row of 256 tokens and 384 channels in "
+                 "fp32")
+      ->check(at_least_1);
+  app.add_option("--rounds", options.num_rounds,
+                 "measurements of each row, of which the median is printed")
+      ->check(at_least_1);
 }
 
 std::string text_of(const std::vector<std::int64_t>& numbers) {
@@ -127,15 +119,17 @@ void draw(const PacedPipeline& pipeline, const Timeline& timeline, const std::st
   const std::string title =
       concat(name_of(pipeline.schedule), " on ", timeline.size(), " stages, ",
              pipeline.num_microbatches, " microbatches: measured over MPI, computing paced");
-  std::ofstream out(file);
-  out << draw_svg(timeline, title);
-  out.close();
-  check(!out.fail(), "--timeline: cannot write ", file);
-  std::printf("%s%s\n", draw_text(timeline).c_str(), concat("wrote ", file).c_str());
+  write_text_file(file, draw_svg(timeline, title));
+  std::printf("%swrote %s\n", draw_text(timeline).c_str(), file.c_str());
 }
 
-void run(const BubbleOptions& options, Communicator& comm) {
-  validate(options, comm.size());
+int run(const BubbleOptions& options, Communicator& comm) {
+  check_usage(comm.size() > 1,
+              "one stage waits for nobody; start this program under mpirun -n 4 or "
+              "./ladder bench bubble --ranks 4");
+  check_usage(
+      options.timeline.empty() || (options.schedule != "all" && options.microbatches.size() == 1),
+      "--timeline draws one run: name its --schedule and one number of --microbatches");
   if (comm.rank() == 0) print_head(options, comm.size());
   for (const Schedule schedule : kSchedules) {
     if (options.schedule != "all" && options.schedule != to_string(schedule)) continue;
@@ -147,6 +141,7 @@ void run(const BubbleOptions& options, Communicator& comm) {
       if (!options.timeline.empty()) draw(pipeline, timeline, options.timeline);
     }
   }
+  return 0;
 }
 
 }  // namespace
@@ -155,19 +150,15 @@ void run(const BubbleOptions& options, Communicator& comm) {
 int main(int argc, char** argv) {
   CLI::App app(
       "Runs the pipeline of step 8 over MPI, one stage per rank, with forwards and backwards that "
-      "only sleep, and "
-      "compares the time and the bubble with the formula. A bubble is the time that stages wait "
-      "for one "
-      "another: (p-1)/m of the computing in GPipe and 1F1B, less in the other schedules.");
+      "only sleep, and compares the time and the bubble with the formula. A bubble is the time "
+      "that "
+      "stages wait for one another: (p-1)/m of the computing in GPipe and 1F1B, less in the other "
+      "schedules.");
+  app.option_defaults()->always_capture_default();
   ladder::BubbleOptions options;
   ladder::add_bubble_options(app, options);
-  CLI11_PARSE(app, argc, argv);
-  return ladder::run_table([&] {
-    ladder::become_training_process();
+  return ladder::run_table(app, argc, argv, [&] {
     ladder::World world(ladder::Transport::kMpi);
-    return ladder::run_in_world(world, [&] {
-      ladder::run(options, world.comm());
-      return 0;
-    });
+    return ladder::run_in_world(world, [&] { return ladder::run(options, world.comm()); });
   });
 }

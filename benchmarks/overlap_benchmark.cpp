@@ -30,23 +30,22 @@ struct OverlapOptions {
 };
 
 void add_overlap_options(CLI::App& app, OverlapOptions& options) {
-  const auto add = [&app](const char* name, auto& value, const char* text) {
-    return app.add_option(name, value, text)->capture_default_str();
-  };
-  add("--layers", options.model.layers, "number of blocks");
-  add("--heads", options.model.heads, "attention heads");
-  add("--channels", options.model.channels, "width of the model");
-  add("--context", options.model.context, "tokens per row");
-  add("--micro-batch-size", options.rows, "rows per rank");
-  add("--link", options.link, "LATENCY_US:GBPS, or off; on the CPU 50:1 if not given");
-  add("--rounds", options.num_rounds, "rounds, each of which measures every method once");
-  add("--device", options.device, "cpu, or cuda: in bf16, over NCCL if each rank has a GPU");
+  const CLI::Range at_least_1(1, 1 << 30);
+  app.add_option("--layers", options.model.layers, "number of blocks");
+  app.add_option("--heads", options.model.heads, "attention heads");
+  app.add_option("--channels", options.model.channels, "width of the model");
+  app.add_option("--context", options.model.context, "tokens per row");
+  app.add_option("--micro-batch-size", options.rows, "rows per rank")->check(at_least_1);
+  app.add_option("--link", options.link, "LATENCY_US:GBPS, or off; on the CPU 50:1 if not given");
+  app.add_option("--rounds", options.num_rounds, "rounds, each of which measures every method once")
+      ->check(at_least_1);
+  app.add_option("--device", options.device,
+                 "cpu, or cuda: in bf16, over NCCL if each rank has a GPU")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
 }
 
 // Where the model is, and the link that goes with it: NCCL's messages cannot be slowed down.
 at::Device place(OverlapOptions& options) {
-  check_usage(options.device == "cpu" || options.device == "cuda", "--device is '", options.device,
-              "', it must be cpu or cuda");
   if (options.device == "cpu") {
     if (options.link.empty()) options.link = "50:1";
     return at::kCPU;
@@ -74,9 +73,8 @@ std::vector<Method> methods() {
 // The speed relative to the other method in the same round; the median over rounds.
 double speedup(const OverlapFigures& figures, const OverlapFigures& other) {
   std::vector<double> ratios;
-  for (std::size_t i = 0; i < figures.round_step_s.size(); ++i) {
-    ratios.push_back(other.round_step_s[i] / figures.round_step_s[i]);
-  }
+  for (std::size_t i = 0; i < figures.rounds.size(); ++i)
+    ratios.push_back(other.rounds[i].step_s / figures.rounds[i].step_s);
   return median(ratios);
 }
 
@@ -101,15 +99,16 @@ void print_row(const OverlapFigures& row, const OverlapFigures& baseline) {
               speedup(row, baseline));
 }
 
-void run(const OverlapOptions& options, at::Device device, World& world) {
+int run(const OverlapOptions& options, at::Device device, World& world) {
   Communicator& comm = world.comm();
   check_usage(comm.size() > 1, "one rank sends nothing; start this program under mpirun -n 2");
   Replica replica(options.model, options.rows, comm, device);
   if (comm.rank() == 0) print_head(options, replica, world);
   const std::vector<OverlapFigures> rows =
       measure_overlap(replica, comm, methods(), options.num_rounds);
-  if (comm.rank() > 0) return;
-  for (const OverlapFigures& row : rows) print_row(row, rows.front());
+  for (const OverlapFigures& row : rows)
+    if (comm.rank() == 0) print_row(row, rows.front());
+  return 0;
 }
 
 }  // namespace
@@ -117,22 +116,16 @@ void run(const OverlapOptions& options, at::Device device, World& world) {
 
 int main(int argc, char** argv) {
   CLI::App app("Shows how steps 4 to 7 and 9 hide communication, compared with steps 1 and 3.");
+  app.option_defaults()->always_capture_default();
   ladder::OverlapOptions options;
   ladder::add_overlap_options(app, options);
-  CLI11_PARSE(app, argc, argv);
-  return ladder::run_table([&] {
+  return ladder::run_table(app, argc, argv, [&] {
     ladder::validate(options.model);
-    ladder::check_usage(options.rows > 0 && options.num_rounds > 0,
-                        "--micro-batch-size and --rounds must be at least 1");
     const at::Device device = ladder::place(options);
     const ladder::Link link =
         options.link == "off" ? ladder::Link() : ladder::parse_link(options.link);
-    ladder::become_training_process();
     ladder::World world(device.is_cpu() ? ladder::Transport::kMpi : ladder::Transport::kAuto, link,
                         device);
-    return ladder::run_in_world(world, [&] {
-      ladder::run(options, device, world);
-      return 0;
-    });
+    return ladder::run_in_world(world, [&] { return ladder::run(options, device, world); });
   });
 }

@@ -44,20 +44,17 @@ double time(Replica& replica, Communicator& comm, const Act& act) {
   return slowest(timer.seconds(), comm);
 }
 
-// The times of one method, one value per round.
-struct Series {
-  std::vector<double> forward_s, compute_s, comm_s, step_s;
-
-  void add_round(Replica& replica, Communicator& comm, const GradientSum& sum) {
-    const LossSum loss_sum = loss_of(replica.model, kNextToken);
-    at::Tensor loss;  // with what forward keeps for backward
-    forward_s.push_back(time(replica, comm, [&] { loss = loss_sum(replica.batch()[0]); }));
-    loss.reset();
-    compute_s.push_back(time(replica, comm, [&] { replica.forward_and_backward(loss_sum); }));
-    comm_s.push_back(time(replica, comm, sum.sum_alone));
-    step_s.push_back(time(replica, comm, sum.step));
-  }
-};
+OverlapTimes measure_round(Replica& replica, Communicator& comm, const GradientSum& sum) {
+  const LossSum loss_sum = loss_of(replica.model, kNextToken);
+  at::Tensor loss;  // with what forward keeps for backward
+  OverlapTimes times;
+  times.forward_s = time(replica, comm, [&] { loss = loss_sum(replica.batch()[0]); });
+  loss.reset();
+  times.compute_s = time(replica, comm, [&] { replica.forward_and_backward(loss_sum); });
+  times.comm_s = time(replica, comm, sum.sum_alone);
+  times.step_s = time(replica, comm, sum.step);
+  return times;
+}
 
 }  // namespace
 
@@ -74,13 +71,12 @@ void Replica::forward_and_backward(const LossSum& loss_sum_fn) {
   accumulate_gradients(loss_sum_fn, batch_, num_targets_);
 }
 
-double OverlapFigures::hidden() const {
+double OverlapTimes::hidden() const {
   return (compute_s + comm_s - step_s) / std::min(compute_s, comm_s);
 }
 
 std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm,
                                             const std::vector<Method>& methods, int num_rounds) {
-  std::vector<Series> series(methods.size());
   std::vector<OverlapFigures> figures(methods.size());
   for (int round = 0; round < num_rounds; ++round) {
     for (std::size_t i = 0; i < methods.size(); ++i) {
@@ -88,16 +84,17 @@ std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm
       const std::int64_t num_before = num_calls(comm);
       sum.step();  // warms up the method just installed
       figures[i].num_operations = num_calls(comm) - num_before;
-      series[i].add_round(replica, comm, sum);
+      figures[i].rounds.push_back(measure_round(replica, comm, sum));
     }
   }
   for (std::size_t i = 0; i < methods.size(); ++i) {
     figures[i].name = methods[i].name;
-    figures[i].forward_s = median(series[i].forward_s);
-    figures[i].compute_s = median(series[i].compute_s);
-    figures[i].comm_s = median(series[i].comm_s);
-    figures[i].step_s = median(series[i].step_s);
-    figures[i].round_step_s = std::move(series[i].step_s);
+    for (double OverlapTimes::*const time : {&OverlapTimes::forward_s, &OverlapTimes::compute_s,
+                                             &OverlapTimes::comm_s, &OverlapTimes::step_s}) {
+      std::vector<double> of_rounds;
+      for (const OverlapTimes& round : figures[i].rounds) of_rounds.push_back(round.*time);
+      figures[i].*time = median(std::move(of_rounds));
+    }
   }
   return figures;
 }

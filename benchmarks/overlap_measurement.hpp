@@ -67,17 +67,20 @@ Method zero2_method();                                    // step 6
 Method zero3_method(int prefetch);                        // step 7
 Method diloco_method(bool is_polled);                     // step 9, with a delay of one step
 
-struct OverlapFigures {
-  std::string name;
-  std::int64_t num_operations = 0;  // collectives in one step
+struct OverlapTimes {
   double forward_s = 0;
   double compute_s = 0;
   double comm_s = 0;
   double step_s = 0;
-  std::vector<double> round_step_s;  // T_step of each round, to compare methods in pairs
 
   double exposed_s() const { return step_s - compute_s; }
   double hidden() const;
+};
+
+struct OverlapFigures : OverlapTimes {  // the medians
+  std::string name;
+  std::int64_t num_operations = 0;   // collectives in one step
+  std::vector<OverlapTimes> rounds;  // to compare methods in pairs
 };
 
 // Installs, warms up and measures each method in every round. Collective; every rank gets the same

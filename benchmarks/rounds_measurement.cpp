@@ -88,25 +88,20 @@ class PolledCommunicator final : public ForwardingCommunicator {
       return false;
     }
     void wait() override {
-      if (half_ == nullptr) start_half();
-      half_->wait();
-      if (num_started_ == 1) start_half();
+      while (num_started_ < 2) start_half();
       half_->wait();
     }
 
    private:
     void start_half() {
-      if (half_ != nullptr) half_->wait();  // it is done
-      const std::int64_t middle = inout_.numel() / 2;
-      const std::int64_t end = num_started_ == 0 ? middle : inout_.numel();
-      half_ = comm_.all_reduce(inout_.slice(0, num_started_ == 0 ? 0 : middle, end));
-      ++num_started_;
+      if (half_ != nullptr) half_->wait();
+      half_ = comm_.all_reduce(inout_.tensor_split(2)[num_started_++]);
     }
 
     Communicator& comm_;
     at::Tensor inout_;
     WorkPtr half_;  // the one started last
-    int num_started_ = 0;
+    std::size_t num_started_ = 0;
   };
 };
 

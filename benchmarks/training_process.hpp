@@ -5,6 +5,10 @@
 
 #include "common/comm/world.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace ladder {
 
 // Sets the process up as run_main() does before training: the memory ledger
@@ -19,8 +23,8 @@ int run_benchmarks(int argc, char** argv);
 int run_benchmarks_on_ranks(int argc, char** argv, Transport transport,
                             const std::function<void(World&)>& add);
 
-// main() of one that prints a table of its own, once its command line has been read. Returns the
-// exit code: an error is said once.
-int run_table(const std::function<int()>& run);
+// main() of one that prints a table of its own: reads the command line, becomes a training process
+// and runs. Options show their defaults. Returns the exit code: an error is said once.
+int run_table(CLI::App& app, int argc, char** argv, const std::function<int()>& run);
 
 }  // namespace ladder
