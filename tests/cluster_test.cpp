@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "common/core/timer.hpp"
-#include "tests/process_test.hpp"
+#include "common/testing/process_test.hpp"
 
 namespace ladder {
 namespace {
@@ -85,10 +85,8 @@ TEST_F(Cluster, SignalsAndExitCodesArePassedOn) {
 #endif
   for (const auto& [launcher, exit_code] : launchers) {
     const std::string out = concat("run", exit_code);
-    Program program = start(launcher + step4("--steps 100000 --log-every 1 --out " + out));
-    ASSERT_TRUE(program.wait_for_output("step 3/")) << program.output();
-    program.signal(SIGTERM);
-    EXPECT_EQ(program.wait(seconds_), exit_code) << program.output();
+    run_until("step 3/", SIGTERM, launcher + step4("--steps 100000 --log-every 1 --out " + out),
+              exit_code);
     EXPECT_TRUE(report_of(out)["was_stopped"].get<bool>());
   }
 }
@@ -126,10 +124,8 @@ TEST_F(Cluster, WhoIsKilledIsNamed) {
 
 // By a system that is out of memory, or an IDE. Ranks that lived on would hold the folder's lock.
 TEST_F(Cluster, IfTheLauncherIsKilledTheRanksEnd) {
-  Program program = start(over_hosts() + step4("--steps 1000000 --log-every 1 --out run"));
-  ASSERT_TRUE(program.wait_for_output("step 3/")) << program.output();
-  program.signal(SIGKILL);
-  program.wait(seconds_);
+  run_until("step 3/", SIGKILL, over_hosts() + step4("--steps 1000000 --log-every 1 --out run"),
+            128 + SIGKILL);
   const auto is_free = [&] {
     try {
       const FolderLock lock(folder_.path("run"), "run");
@@ -175,10 +171,7 @@ TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
             concat("--steps 120 --init-from start --data ", data, " --resume auto --objective ",
                    objective, " --out ", objective));
     run(command + "_whole");
-    Program first = start(command);
-    ASSERT_TRUE(first.wait_for_output("step 20/120")) << first.output();
-    first.signal(SIGUSR1);
-    ASSERT_EQ(first.wait(seconds_), 75) << first.output();
+    run_until("step 20/120", SIGUSR1, command, 75);
     EXPECT_EQ(read_text_file(folder_.path("requeued")), "7\n");
     run(command, 0, {"resumed after step "});
     const Json found = report_of(objective), wanted = report_of(objective + "_whole");

@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "common/core/timer.hpp"
-#include "tests/process_test.hpp"
+#include "common/testing/process_test.hpp"
 
 namespace ladder {
 namespace {

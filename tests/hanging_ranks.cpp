@@ -25,17 +25,16 @@ void step(Communicator& comm) {
 
 void be_late(int rank, Communicator& comm) {
   while (comm.rank() == rank) ::pause();
-  step(comm);
 }
 
 struct End {};  // thrown: this rank has done its work
 
+// Between two steps.
 using Mistake = void (*)(Communicator&);
 const std::map<std::string, Mistake> kMistakes = {
     {"missing_rank",
      [](Communicator& comm) {
-       if (comm.rank() == 1) return;
-       step(comm);
+       if (comm.rank() != 1) step(comm);
      }},
     {"other_order",
      [](Communicator& comm) {
@@ -54,7 +53,6 @@ const std::map<std::string, Mistake> kMistakes = {
     {"only_rank_1",
      [](Communicator& comm) {
        if (comm.rank() == 1) all_reduce_sum(1.0, comm);
-       step(comm);
      }},
     // All ranks, in a ring.
     {"sends_first",
@@ -69,11 +67,7 @@ const std::map<std::string, Mistake> kMistakes = {
        if (comm.rank() == 0) comm.send(at::ones({8}), 1, 0)->wait();
        if (comm.rank() == 1) comm.recv(at::ones({9}), 0, 0)->wait();
      }},
-    {"exception",
-     [](Communicator& comm) {
-       check(comm.rank() != 1, "sample 17 cannot be read");
-       step(comm);
-     }},
+    {"exception", [](Communicator& comm) { check(comm.rank() != 1, "sample 17 cannot be read"); }},
     {"two_groups",
      [](Communicator& comm) {
        const auto a = comm.split(0, comm.rank()), b = comm.split(0, comm.rank());
@@ -88,22 +82,18 @@ const std::map<std::string, Mistake> kMistakes = {
        std::signal(SIGALRM, [](int) { std::raise(SIGSTOP); });
        if (comm.rank() == 2) ::alarm(1);
        if (comm.rank() == 1) ::usleep(1'500'000);
-       step(comm);
      }},
     {"frozen_rank_0",
      [](Communicator& comm) {
        if (comm.rank() == 0) std::raise(SIGSTOP);
-       step(comm);
      }},
     {"killed_rank_0",
      [](Communicator& comm) {
        if (comm.rank() == 0) std::raise(SIGKILL);
-       step(comm);
      }},
     {"split_of_one",
      [](Communicator& comm) {
        if (comm.rank() == 1) comm.split(0, 0);
-       step(comm);
      }},
     // Rank 1 ends, and then the others fail.
     {"others_fail",

@@ -1,6 +1,6 @@
 // A model that does not fit: under a cap on tensor memory, --memory-cap-mb, steps 7 and 8 train a
 // model on four ranks that steps 0 to 6 cannot. These say so and leave no files behind.
-#include "tests/process_test.hpp"
+#include "common/testing/process_test.hpp"
 
 namespace ladder {
 namespace {

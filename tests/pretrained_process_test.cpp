@@ -1,8 +1,8 @@
 // Models of other programs in real processes: every step starts from the same folder, on any number
 // of ranks, and what it saves is exported to the same folder again. A folder that is damaged ends
 // all ranks.
+#include "common/testing/process_test.hpp"
 #include "common/testing/small_pretrained.hpp"
-#include "tests/process_test.hpp"
 
 namespace ladder {
 namespace {

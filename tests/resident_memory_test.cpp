@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "tests/process_test.hpp"
+#include "common/testing/process_test.hpp"
 
 namespace ladder {
 namespace {

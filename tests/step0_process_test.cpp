@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "common/core/seed.hpp"
-#include "tests/process_test.hpp"
+#include "common/testing/process_test.hpp"
 
 namespace ladder {
 namespace {
@@ -162,11 +162,8 @@ TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
   train(with_out(options, "whole"));
   for (const int number : {SIGUSR1, SIGTERM, SIGHUP, SIGINT}) {
     const std::string out = concat("signal", number);
-    Program program = start(training(with_out(options, out)));
-    ASSERT_TRUE(program.wait_for_output("step 20/400")) << program.output();
-    program.signal(number);
-    EXPECT_EQ(program.wait(), 75) << program.output();
-    EXPECT_THAT(program.output(), HasSubstr("stopped on a signal"));
+    EXPECT_THAT(run_until("step 20/400", number, training(with_out(options, out)), 75),
+                HasSubstr("stopped on a signal"));
     const std::size_t taken = report_of(out)["losses"].size();
     EXPECT_LT(taken, 400u);
     train(with_out(options, out));
@@ -207,13 +204,12 @@ TEST_F(Step0Process, AReaderThatDoesNotReadHoldsUpNoSave) {
 
 // Nor does an evaluation, which would take minutes: the signal comes in the midst of one.
 TEST_F(Step0Process, AnEvaluationHoldsUpNoSave) {
-  const std::string text(8'000'000, 'x');
-  Program program =
-      start(training("--steps 100 --out run --eval-every 1 --eval-samples 400000 --val-data " +
-                     one_word(folder_.write("long.txt", text))));
-  ASSERT_TRUE(program.wait_for_output("step 1/")) << program.output();
-  program.signal(SIGTERM);
-  EXPECT_EQ(program.wait(20), 75) << program.output();
+  seconds_ = 20;
+  const std::string data = folder_.write("long.txt", std::string(8'000'000, 'x'));
+  run_until("step 1/", SIGTERM,
+            training("--steps 100 --out run --eval-every 1 --eval-samples 400000 --val-data " +
+                     one_word(data)),
+            75);
   EXPECT_TRUE(report_of()["val_losses"].empty());
   EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000002")));
 }
@@ -236,10 +232,7 @@ TEST_F(Step0Process, ASignalBeforeTheFirstStepEndsAtOnce) {
 }
 
 TEST_F(Step0Process, UnderNohupAHangUpStopsNothing) {
-  Program program = start("nohup " + training("--steps 60 --out run"));
-  ASSERT_TRUE(program.wait_for_output("step 9/")) << program.output();
-  program.signal(SIGHUP);
-  EXPECT_EQ(program.wait(), 0) << program.output();
+  run_until("step 9/", SIGHUP, "nohup " + training("--steps 60 --out run"), 0);
   EXPECT_EQ(report_of()["losses"].size(), 60u);
 }
 
@@ -249,11 +242,8 @@ TEST_F(Step0Process, ARunFromOtherParametersResumesWithItsOwnCommand) {
   const std::string options = "--steps 60 --save-every 7 --keep 0 --init-from ";
   train(with_out(options + "start", "whole"));
   const std::string command = training(with_out(options + "start", "stopped"));
-  Program program = start(command);
-  ASSERT_TRUE(program.wait_for_output("starting from the parameters of start")) << program.output();
-  ASSERT_TRUE(program.wait_for_output("step 9/")) << program.output();
-  program.signal(SIGKILL);
-  program.wait();
+  EXPECT_THAT(run_until("step 9/", SIGKILL, command, 128 + SIGKILL),
+              HasSubstr("starting from the parameters of start"));
   run(command, 0, {"resumed after step "});
   EXPECT_EQ(report_of("stopped")["param_hash"], report_of("whole")["param_hash"]);
   // Not from its own checkpoints: they are what is resumed.

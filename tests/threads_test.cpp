@@ -1,6 +1,6 @@
 // Ranks as threads, in real processes: every step trains to the same bits as under mpirun, and a
 // debugger finds the ranks where it expects them.
-#include "tests/process_test.hpp"
+#include "common/testing/process_test.hpp"
 
 namespace ladder {
 namespace {

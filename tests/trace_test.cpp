@@ -13,9 +13,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/testing/program.hpp"
-#include "common/testing/temp_folder.hpp"
-#include "common/train/checkpoint/disk.hpp"
+#include "common/testing/process_test.hpp"
 #include "common/train/run_main.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step0_single_gpu/train.hpp"
@@ -43,19 +41,15 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// A run of a trainer in this process, its ranks being threads.
-class TraceTest : public ::testing::Test {
- protected:
-  static std::vector<std::string> small_model() {
-    return words("--layers 3 --heads 2 --channels 32 --context 32 --quiet");
-  }
-  static std::vector<std::string> two_ranks() { return words("--transport threads --ranks 2"); }
+const std::string kSmallModel = "--layers 3 --heads 2 --channels 32 --context 32 --quiet ";
+const std::string kTwoRanks = "--transport threads --ranks 2 ";
 
-  // Returns the exit code.
-  int run(const Trainer& trainer, const std::vector<std::vector<std::string>>& options,
-          bool is_new = true) {
-    std::vector<std::string> line = {trainer.step, "--out", out_};
-    for (const auto& part : options) line.insert(line.end(), part.begin(), part.end());
+class TraceTest : public ProcessTest {
+ protected:
+  // A run of the small model in this process, its ranks being threads. Returns the exit code.
+  int run(const Trainer& trainer, const std::string& options, bool is_new = true) {
+    std::vector<std::string> line =
+        words(concat(trainer.step, " ", kSmallModel, "--out ", one_word(out_), " ", options));
     std::vector<char*> arguments;
     for (std::string& word : line) arguments.push_back(word.data());
     if (is_new) fs::remove_all(out_);
@@ -64,21 +58,26 @@ class TraceTest : public ::testing::Test {
     errors_ = ::testing::internal::GetCapturedStderr();
     return code;
   }
-  // The same with --trace. What must hold for any trace is checked.
+  static std::string traced_to(const std::string& file) { return " --trace " + one_word(file); }
+  // The same with --trace.
   Trace traced(const Trainer& trainer, const std::string& options,
-               const std::vector<std::string>& ranks = two_ranks(), int exit_code = kExitDone) {
+               const std::string& ranks = kTwoRanks, int exit_code = kExitDone) {
     fs::remove(file_);
-    EXPECT_EQ(run(trainer, {small_model(), ranks, words(options), {"--trace", file_}}), exit_code)
-        << errors_;
+    EXPECT_EQ(run(trainer, ranks + options + traced_to(file_)), exit_code) << errors_;
+    const Trace trace = checked_trace();
+    EXPECT_EQ(trace.about["step"], trainer.step);
+    return trace;
+  }
+  // What must hold for any trace is checked.
+  Trace checked_trace() const {
     const Trace trace = read_trace(file_);
     EXPECT_EQ(what_is_wrong_with(trace), "");
-    EXPECT_EQ(trace.about["step"], trainer.step);
     expect_traffic_of_report(trace);
     return trace;
   }
   // The slices of operations say how many bytes each rank has sent in its steps, kind by kind.
   void expect_traffic_of_report(const Trace& trace) const {
-    const Json traffic = report()["traffic"];
+    const Json traffic = report_of()["traffic"];
     for (std::size_t rank = 0; rank < trace.ranks.size(); ++rank) {
       const RankTrace& own = trace.ranks[rank];
       TraceSlices counted = own.spans_named("step");
@@ -94,9 +93,7 @@ class TraceTest : public ::testing::Test {
         EXPECT_EQ(bytes[kind], sent["bytes_sent"].get<std::int64_t>()) << rank << " " << kind;
     }
   }
-  Json report() const { return parse_json(read_text_file(out_ + "/report.json"), "report.json"); }
 
-  TempFolder folder_;
   const std::string out_ = folder_.path("run"), file_ = folder_.path("traces/trace.json");
   std::string errors_;
 };
@@ -140,12 +137,11 @@ TEST_F(TraceTest, ChangesNoBitAndNoMemory) {
   const std::string options = "--steps 3 --num-microbatches 2";
   for (const Trainer& trainer : {step0::trainer(), step4::trainer(), step7::trainer()}) {
     SCOPED_TRACE(trainer.step);
-    const auto ranks =
-        trainer.step == step0::trainer().step ? std::vector<std::string>() : two_ranks();
+    const std::string ranks = trainer.step == step0::trainer().step ? std::string() : kTwoRanks;
     traced(trainer, options + " --check-collectives 60", ranks);
-    const Json with = report();
-    EXPECT_EQ(run(trainer, {small_model(), ranks, words(options)}), kExitDone) << errors_;
-    const Json without = report();
+    const Json with = report_of();
+    EXPECT_EQ(run(trainer, ranks + options), kExitDone) << errors_;
+    const Json without = report_of();
     for (const char* key : {"param_hash", "losses", "grad_norms", "param_norms", "traffic"})
       EXPECT_EQ(with[key], without[key]) << key;
     if (!ranks.empty()) continue;  // threads share their memory
@@ -160,27 +156,24 @@ TEST_F(TraceTest, ChangesNoBitAndNoMemory) {
 // next time.
 TEST_F(TraceTest, SaysBeforeTrainingThatAFileCannotBe) {
   const std::string old = folder_.write("old.json", "{}"), inside = old + "/trace.json";
-  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", old}}), kExitUsage);
+  EXPECT_EQ(run(step0::trainer(), traced_to(old)), kExitUsage);
   EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + old), HasSubstr("already exists")));
   EXPECT_EQ(read_text_file(old), "{}");
-  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", inside}}), kExitError);
+  EXPECT_EQ(run(step0::trainer(), traced_to(inside)), kExitError);
   EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + inside), HasSubstr("cannot be created")));
   EXPECT_FALSE(fs::exists(out_));
-  EXPECT_EQ(run(step0::trainer(),
-                {small_model(), words("--data missing.txt --steps 3"), {"--trace", file_}}),
-            kExitError);
+  EXPECT_EQ(run(step0::trainer(), "--data missing.txt --steps 3" + traced_to(file_)), kExitError);
   EXPECT_FALSE(fs::exists(file_));
   const std::string empty = folder_.write("empty.json", "");  // as a run leaves it that was killed
-  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", empty}}), kExitDone);
+  EXPECT_EQ(run(step0::trainer(), traced_to(empty)), kExitDone);
   EXPECT_GT(fs::file_size(empty), 0U);
 }
 
 TEST_F(TraceTest, IsWrittenWhenARunDiverges) {
   for (const Trainer& trainer : {step4::trainer(), step9::trainer()}) {
-    const std::string diverging = "--lr 1e30 --steps 20 --optimizer sgd --clip-norm 0 ";
+    const std::string diverging = "--lr 1e30 --steps 20 --optimizer sgd --clip-norm 0";
     fs::remove(file_);
-    EXPECT_EQ(run(trainer, {small_model(), two_ranks(), words(diverging), {"--trace", file_}}),
-              kExitError);
+    EXPECT_EQ(run(trainer, kTwoRanks + diverging + traced_to(file_)), kExitError);
     const Trace trace = read_trace(file_);
     EXPECT_EQ(what_is_wrong_with(trace), "");
     for (const RankTrace& rank : trace.ranks) EXPECT_THAT(rank.spans_named("step"), SizeIs(Ge(1u)));
@@ -196,8 +189,7 @@ TEST_F(TraceTest, IsWrittenWhenOneRankFails) {
     world.comm().barrier();
     return report;
   };
-  EXPECT_EQ(run(trainer, {small_model(), two_ranks(), words("--steps 3"), {"--trace", file_}}),
-            kExitError);
+  EXPECT_EQ(run(trainer, kTwoRanks + "--steps 3" + traced_to(file_)), kExitError);
   for (const int rank : {0, 1}) {
     const Trace trace = read_trace(rank == 0 ? file_ : file_ + ".rank1");
     EXPECT_THAT(trace.ranks[static_cast<std::size_t>(rank)].spans_named("step"), SizeIs(3));
@@ -218,17 +210,14 @@ TEST_F(TraceTest, ThatCannotBeWrittenCostsNoResult) {
       return report;
     };
     fs::remove(full);
-    EXPECT_EQ(
-        run(trainer,
-            {small_model(), two_ranks(), words("--steps 3"), words(resumed), {"--trace", full}},
-            /*is_new=*/*resumed == '\0'),
-        kExitError);
+    EXPECT_EQ(run(trainer, concat(kTwoRanks, "--steps 3 ", resumed, traced_to(full)),
+                  /*is_new=*/*resumed == '\0'),
+              kExitError);
     EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + full), HasSubstr("cannot be written")));
-    EXPECT_THAT(report()["losses"], SizeIs(3));
+    EXPECT_THAT(report_of()["losses"], SizeIs(3));
   }
   fs::remove(out_ + "/report.json");  // as if killed before it was written
-  EXPECT_EQ(run(step4::trainer(), {small_model(), two_ranks(), words("--steps 3 --resume auto")},
-                /*is_new=*/false),
+  EXPECT_EQ(run(step4::trainer(), kTwoRanks + "--steps 3 --resume auto", /*is_new=*/false),
             kExitDone);
   EXPECT_FALSE(fs::exists(out_ + "/report.json"));
 }
@@ -239,7 +228,7 @@ TEST_F(TraceTest, IsWrittenWhenASignalStopsTheRun) {
     StopSignal::raise();
     return step4::trainer().train(options, world);
   };
-  const Trace trace = traced(trainer, "--steps 10", two_ranks(), kExitStopped);
+  const Trace trace = traced(trainer, "--steps 10", kTwoRanks, kExitStopped);
   for (const RankTrace& rank : trace.ranks) EXPECT_THAT(rank.spans_named("step"), SizeIs(1));
 }
 
@@ -249,20 +238,11 @@ TEST_F(TraceTest, IsWrittenWhenASignalStopsTheRun) {
 class TraceOfProcesses : public TraceTest {
  protected:
   Trace traced(const std::string& step, const std::string& options) {
-    std::vector<std::string> command = words(mpi_launch(LADDER_MPIEXEC) + " -n 2");
-    for (const auto& part : {std::vector<std::string>{LADDER_BUILD "/" + step + "/" + step},
-                             small_model(),
-                             words("--steps 2 " + options),
-                             {"--out", out_, "--trace", file_}})
-      command.insert(command.end(), part.begin(), part.end());
     fs::remove_all(out_);
     fs::remove(file_);
-    const ProgramResult result = run_program(command);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    const Trace trace = read_trace(file_);
-    EXPECT_EQ(what_is_wrong_with(trace), "");
-    expect_traffic_of_report(trace);
-    return trace;
+    ProcessTest::run(concat(mpirun(2), trainer(step), kSmallModel, "--steps 2 ", options,
+                            " --out run", traced_to(file_)));
+    return checked_trace();
   }
 };
 
@@ -289,7 +269,7 @@ TEST_F(TraceOfProcesses, ShowsMemoryComeAndGo) {
       for (const TraceMemory& memory : own.memory.at(category))
         if (steps.front().begin_ns < memory.at_ns && memory.at_ns <= steps.back().end_ns)
           held.insert(memory.bytes);
-      const Json theory = report()["memory_theory"][rank];
+      const Json theory = report_of()["memory_theory"][rank];
       EXPECT_EQ(*held.begin(), theory[category].get<std::int64_t>());
       EXPECT_EQ(*held.rbegin(), theory[concat(category, "_peak")].get<std::int64_t>());
     }

@@ -1,19 +1,12 @@
 // The trainer of workers that may die: three processes, real signals, real checkpoints.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <map>
 #include <memory>
 #include <thread>
 
-#include "common/core/check.hpp"
-#include "common/core/json.hpp"
 #include "common/core/timer.hpp"
-#include "common/testing/program.hpp"
-#include "common/testing/temp_folder.hpp"
+#include "common/testing/process_test.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
-#include "common/train/checkpoint/disk.hpp"
 
 namespace ladder {
 namespace {
@@ -25,7 +18,7 @@ using ::testing::Not;
 constexpr double kSeconds = 120;  // on a busy machine
 const std::string kModel = " --layers 1 --heads 2 --channels 16 --context 16 ";
 
-class ElasticTrainer : public ::testing::Test {
+class ElasticTrainer : public ProcessTest {
  protected:
   ElasticTrainer() : lighthouse_(words(one_word(LADDER_LIGHTHOUSE) + " --port 0"), folder_.path()) {
     const std::string mark = ", port ";
@@ -46,16 +39,12 @@ class ElasticTrainer : public ::testing::Test {
   }
   int wait(int worker) { return workers_.at(worker)->wait(kSeconds); }
   std::string output(int worker) const { return workers_.at(worker)->output(); }
-  Json report(const std::string& out) const {
-    return parse_json(read_text_file(folder_.path(out + "/report.json")), "report.json");
-  }
-  Json report(int worker) const { return report(std::to_string(worker)); }
+  Json report(int worker) const { return report_of(std::to_string(worker)); }
   void expect_all_equal() const {
     for (const auto& [worker, program] : workers_)
       EXPECT_EQ(report(worker)["param_hash"], report(0)["param_hash"]) << program->output();
   }
 
-  TempFolder folder_;
   Program lighthouse_;
   int port_ = 0;
   std::map<int, std::unique_ptr<Program>> workers_;
@@ -111,7 +100,8 @@ TEST_F(ElasticTrainer, AStopInTheMiddleOfARoundLosesNothing) {
     EXPECT_THAT(output(0), HasSubstr(concat("resumed after step ", step, " ")));
     start(0, concat(alone, " --out whole", delay));
     EXPECT_EQ(wait(0), 0) << output(0);
-    const Json resumed = report(concat("stopped", delay)), whole = report(concat("whole", delay));
+    const Json resumed = report_of(concat("stopped", delay)),
+               whole = report_of(concat("whole", delay));
     EXPECT_EQ(resumed["param_hash"], whole["param_hash"]) << delay;
     EXPECT_EQ(resumed["losses"].back(), whole["losses"].back()) << delay;
   }
@@ -150,7 +140,7 @@ TEST_F(ElasticTrainer, AWorkerThatGivesUpKeepsWhatItHasLearned) {
     start(0, concat(options, " --patience 30 --resume auto --steps ", steps, " --out ", out));
     start(1, concat(options, " --patience 30 --steps 120 --out other", delay));
     for (int worker = 0; worker < 2; ++worker) EXPECT_EQ(wait(worker), 0) << output(worker);
-    EXPECT_EQ(report(out)["param_hash"], report(concat("other", delay))["param_hash"]);
+    EXPECT_EQ(report_of(out)["param_hash"], report_of(concat("other", delay))["param_hash"]);
   }
 }
 
@@ -182,11 +172,8 @@ TEST_F(ElasticTrainer, APublicLighthouseNeedsAKeyAndAWorkerAWorldOfItsOwn) {
   for (const auto& [command, message] : std::map<std::string, const char*>{
            {lighthouse + " --port 0 --public", "--public needs --elastic-key"},
            {lighthouse + " --port 65536", "--port"},
-           {trainer + " --transport threads --ranks 2", "start each worker by itself"}}) {
-    const ProgramResult result = run_program(words(command), folder_.path());
-    EXPECT_EQ(result.exit_code, 2) << command;
-    EXPECT_THAT(result.output, HasSubstr(message));
-  }
+           {trainer + " --transport threads --ranks 2", "start each worker by itself"}})
+    run(command, 2, {message});
 }
 
 }  // namespace

@@ -20,12 +20,14 @@ namespace ladder {
 
 class ProcessTest : public ::testing::Test {
  protected:
+#ifdef LADDER_BUILD
   // By its path, because this build need not be build/release. `step`: the folder of a step or
   // chapter.
   static std::string trainer(const std::string& step) {
     const std::string name = std::filesystem::path(step).filename();
     return one_word(concat(LADDER_BUILD, "/", step, "/", name)) + " ";
   }
+#endif
 #ifdef LADDER_MPIEXEC
   static std::string mpirun(int num_ranks) {
     return concat(mpi_launch(LADDER_MPIEXEC), "-n ", num_ranks, " ");
@@ -54,10 +56,21 @@ class ProcessTest : public ::testing::Test {
       EXPECT_THAT(program.output(), ::testing::HasSubstr(part)) << command;
     return program.output();
   }
+#ifdef LADDER_SOURCE
   // The command that compares two runs here.
   static std::string compared(const std::string& out, const std::string& wanted) {
     return concat("python3 ", one_word(LADDER_SOURCE "/scripts/compare_runs.py"), " ", out, " ",
                   wanted);
+  }
+#endif
+  // The same for one that gets this signal once it has said that.
+  std::string run_until(const std::string& said, int signal, const std::string& command,
+                        int exit_code) const {
+    Program program = start(command);
+    EXPECT_TRUE(program.wait_for_output(said)) << program.output();
+    program.signal(signal);
+    EXPECT_EQ(program.wait(seconds_), exit_code) << command << "\n" << program.output();
+    return program.output();
   }
   Json report_of(const std::string& out = "run") const {
     return parse_json(read_text_file(folder_.path(out + "/report.json")), out);
