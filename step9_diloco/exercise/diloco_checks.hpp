@@ -18,8 +18,8 @@ namespace ladder::step9 {
 
 struct JudgedRun {
   std::string name;
-  double alpha = 0;
-  int num_rounds = 0;
+  double alpha = 0.25;
+  int num_rounds = 4;
   std::set<int> failures = {};       // rounds, counted from 1
   bool starts = true;                // or leaves it to finish_round()
   bool settles = false;              // saves a checkpoint while the average is in flight
