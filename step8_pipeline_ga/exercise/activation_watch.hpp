@@ -31,21 +31,21 @@ class ActivationWatch {
   void watch(JudgedPipeline& model) {
     model.on_begin = [this](int chunk) {
       place_ = {chunk, num_forwards_[chunk]++};
-      begin(place_, ActionKind::kForward, ActionKind::kForward);
+      begin(place_, /*is_forward=*/true);
     };
     model.on_end = [this](const at::Tensor& x, const at::Tensor& y, const at::Tensor& z) {
       keep("what autograd has saved", place_, y);
       keep("the input", place_, x);
       z.register_hook([this, place = place_](const at::Tensor& /*gradient*/) {
-        begin(place, ActionKind::kBackward, ActionKind::kInputBackward);
+        begin(place, /*is_forward=*/false);
       });
     };
   }
 
   // Until the backward of its chunk is over, or the input half of it.
   void keep(const std::string& what, const Pass& place, const at::Tensor& tensor) {
-    kept_.push_back({what, find(place, ActionKind::kBackward, ActionKind::kInputBackward),
-                     tensor.storage().getWeakStorageImpl()});
+    kept_.push_back(
+        {what, find(place, /*is_forward=*/false), tensor.storage().getWeakStorageImpl()});
   }
 
   void finish() { look(computations_.size(), "the runner returns"); }
@@ -57,16 +57,17 @@ class ActivationWatch {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
 
-  std::size_t find(const Pass& place, ActionKind kind, ActionKind other) const {
+  // The forward of this place, or the first half of its backward.
+  std::size_t find(const Pass& place, bool is_forward) const {
     const auto found =
         std::find_if(computations_.begin(), computations_.end(), [&](const Action& action) {
           return Pass(action.chunk, action.microbatch) == place &&
-                 (action.kind == kind || action.kind == other);
+                 (action.kind == ActionKind::kForward) == is_forward;
         });
     return static_cast<std::size_t>(found - computations_.begin());
   }
-  void begin(const Pass& place, ActionKind kind, ActionKind other) {
-    const std::size_t now = find(place, kind, other);
+  void begin(const Pass& place, bool is_forward) {
+    const std::size_t now = find(place, is_forward);
     if (now < computations_.size()) look(now, to_string(computations_[now]) + " begins");
   }
   void look(std::size_t now, const std::string& when) {

@@ -36,23 +36,18 @@ class PlanChecks : public PartChecks {
   // What all others cost: the time of GPipe, and p − r microbatches.
   void costs_what_it_should() {
     examine_plans([&] {
-      for (int p = 1; p <= 5; ++p) {
-        for (std::int64_t m = 1; m <= 9; ++m) {
-          if (begin(Schedule::k1f1b, p, m, 1)) expect_costs(Schedule::k1f1b);
-        }
-      }
-      if (begin(Schedule::k1f1b, 16, 24, 1)) expect_costs(Schedule::k1f1b);
+      for (int p = 1; p <= 5; ++p)
+        for (std::int64_t m = 1; m <= 9; ++m) expect_costs(Schedule::k1f1b, p, m);
+      expect_costs(Schedule::k1f1b, 16, 24);
     });
   }
 
   // They are made from the same parts.
   void leaves_the_others_right() {
     examine_plans([&] {
-      if (begin(Schedule::kGpipe, 3, 4, 1)) expect_costs(Schedule::kGpipe);
-      for (const std::int64_t m : {6, 7}) {
-        if (begin(Schedule::kInterleaved, 3, m, 2)) expect_costs(Schedule::kInterleaved);
-      }
-      if (begin(Schedule::kZeroBubble, 3, 6, 1)) expect_costs(Schedule::kZeroBubble);
+      expect_costs(Schedule::kGpipe, 3, 4);
+      for (const std::int64_t m : {6, 7}) expect_costs(Schedule::kInterleaved, 3, m, 2);
+      expect_costs(Schedule::kZeroBubble, 3, 6);
       if (is_over_) return;
       const std::string wrong = what_is_wrong_with(plan_forwards(3, 4, 2));
       if (!wrong.empty()) fault(concat(name_, ", forwards only: ", wrong));
@@ -98,14 +93,14 @@ class PlanChecks : public PartChecks {
 
   // "" unless the plan is obviously another schedule's than the one that was asked for.
   std::string name_of_another() const {
-    const bool is_whole = plan_.chunks_per_stage == 1 && !has(ActionKind::kWeightBackward);
     if (plan_.num_stages != p_ || plan_.num_microbatches != m_)
       return concat("for ", plural(plan_.num_stages, "stage"), " and ",
                     plural(plan_.num_microbatches, "microbatch"));
     if (plan_schedule_ != Schedule::k1f1b) return "";
     if (plan_.chunks_per_stage > 1)
       return concat("interleaved: ", plan_.chunks_per_stage, " chunks per stage instead of one");
-    if (!is_whole) return "a zero-bubble one: it cuts backwards in two, I and W";
+    if (has(ActionKind::kWeightBackward))
+      return "a zero-bubble one: it cuts backwards in two, I and W";
     if (m_ > 1 && std::all_of(plan_.stages.begin(), plan_.stages.end(), forwards_first))
       return concat("GPipe: no backward before the last forward, so stage ", p_ - 1, " remembers ",
                     m_, " microbatches, not 1");
@@ -133,7 +128,7 @@ class PlanChecks : public PartChecks {
       say(concat("stage ", stage, " computes ", found, ", not ", wanted[stage]));
       break;
     }
-    expect_costs(Schedule::k1f1b);
+    expect_costs_of_plan();
   }
   std::string computations(std::size_t stage) const {
     std::string text;
@@ -145,8 +140,12 @@ class PlanChecks : public PartChecks {
     return text;
   }
 
-  void expect_costs(Schedule schedule) {
+  void expect_costs(Schedule schedule, int p, std::int64_t m, int v = 1) {
+    if (begin(schedule, p, m, v)) expect_costs_of_plan();
+  }
+  void expect_costs_of_plan() {
     const TimelineSummary summary = summarize(simulate(plan_, kTwice));
+    const Schedule schedule = plan_schedule_;
     const int v = plan_.chunks_per_stage;
     for (int stage = 0; stage < p_; ++stage) {
       const std::int64_t found = summary.live[static_cast<std::size_t>(stage)];
@@ -185,23 +184,17 @@ std::vector<std::string> faults_of_runner(Communicator& comm, bool is_plan_right
   install_memory_ledger();
   RunnerChecks checks(comm);
   const std::int64_t p = comm.size();
-  checks.adds_the_right_gradients(
-      {.schedule = Schedule::kGpipe, .num_microbatches = 4, .flush_size = 4});
-  checks.adds_the_right_gradients(
-      {.schedule = Schedule::k1f1b, .num_microbatches = 5, .flush_size = 3});
+  checks.adds_the_right_gradients({.schedule = Schedule::kGpipe, .num_microbatches = 4});
+  checks.adds_the_right_gradients({.num_microbatches = 5, .flush_size = 3});
   checks.memory_does_not_grow();
   if (p > 1) {
-    checks.adds_the_right_gradients({.schedule = Schedule::kInterleaved,
-                                     .num_microbatches = 2 * p,
-                                     .flush_size = 2 * p,
-                                     .chunks_per_stage = 2});
+    checks.adds_the_right_gradients(
+        {.schedule = Schedule::kInterleaved, .num_microbatches = 2 * p, .chunks_per_stage = 2});
   }
-  for (const bool is_heard : {true, false}) {
-    checks.adds_the_right_gradients({.schedule = Schedule::kZeroBubble,
-                                     .num_microbatches = p + 2,
-                                     .flush_size = p + 2,
-                                     .is_heard = is_heard});
-  }
+  RunnerChecks::Run zero_bubble = {.schedule = Schedule::kZeroBubble, .num_microbatches = p + 2};
+  checks.adds_the_right_gradients(zero_bubble);
+  zero_bubble.is_heard = false;
+  checks.adds_the_right_gradients(zero_bubble);
   // As a loss scale, 65536 is infinite in fp16.
   checks.adds_the_right_gradients({.num_microbatches = 4, .flush_size = 3, .loss_scale = 65536});
   checks.refuses_wrong_arguments();

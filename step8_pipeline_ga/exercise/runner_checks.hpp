@@ -25,7 +25,7 @@ class RunnerChecks : public PartChecks {
   struct Run {
     Schedule schedule = Schedule::k1f1b;
     std::int64_t num_microbatches = 1;
-    std::int64_t flush_size = 1;
+    std::int64_t flush_size = 0;  // 0: all of them
     int chunks_per_stage = 1;
     double loss_scale = 1;  // another one: in fp16
     bool is_heard = true;   // has an on_weight_gradient
@@ -76,7 +76,7 @@ class RunnerChecks : public PartChecks {
   // freed.
   void memory_does_not_grow() {
     const std::int64_t p = comm_.size(), num_microbatches = 2 * p + 4;
-    begin({Schedule::k1f1b, num_microbatches, num_microbatches});
+    begin({.num_microbatches = num_microbatches});
     examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
       JudgedPipeline model(comm.size(), comm.size());
       const Microbatches batch = make_batch(num_microbatches, /*is_unequal=*/false);
@@ -194,6 +194,7 @@ class RunnerChecks : public PartChecks {
 
   void begin(const Run& run) {
     run_ = run;
+    if (run_.flush_size == 0) run_.flush_size = run_.num_microbatches;
     has_wrong_gradient_ = has_wrong_count_ = false;
   }
   std::string run_name() const {
