@@ -13,6 +13,7 @@
 #include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
 #include "common/core/timer.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
@@ -24,7 +25,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 // A worker's state.
 struct Toy {
@@ -180,9 +180,8 @@ TEST(ElasticAverager, ASickWorkerSpoilsNoSum) {
     const at::Tensor values = all(worker);
     if (worker == 1) {
       values[2] = std::nan("");
-      EXPECT_THAT(
-          [&] { averager.start(values); },
-          ThrowsMessage<CheckError>(HasSubstr("a value of its pseudogradient is not finite")));
+      expect_throws<CheckError>([&] { averager.start(values); },
+                                {"a value of its pseudogradient is not finite"});
       return;
     }
     EXPECT_EQ(average(averager, values), std::nullopt);

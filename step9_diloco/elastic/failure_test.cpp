@@ -35,8 +35,7 @@ TEST(Failures, AWorkerThatIsKilledCostsTheOthersOneTimeoutAtMost) {
     std::cout << "held up the others for " << gap_s << " s\n";
     EXPECT_LT(gap_s, kHoldUp);
   };
-  group.start(0);
-  group.start(2);
+  group.start({0, 2});
   group.start(1, "kill='has the average' after=10");
   group.wait_for_commits(0, 1);
   EXPECT_EQ(group.wait(1), 128 + SIGKILL);
@@ -60,8 +59,7 @@ TEST(Failures, AWorkerThatIsKilledCostsTheOthersOneTimeoutAtMost) {
   group.kill(1);
   group.kill(0);
   group.wait_for_commits(2, 5);
-  group.start(0);
-  group.start(1);
+  group.start({0, 1});
   group.wait_for_log(0, "has healed from worker 2");
   group.wait_for_log(1, "has healed from worker");
   group.finish();
@@ -72,16 +70,13 @@ TEST(Failures, AWorkerThatIsKilledCostsTheOthersOneTimeoutAtMost) {
 // step again.
 TEST(Failures, ACommittedStepIsNotUndoneWhileOneThatKnowsItIsBusy) {
   Group group(3, "sync_every=16 fragments=1 join_timeout=1.4 round_timeout=1.4");
-  group.start(0, "save_at=6");
-  group.start(1, "save_at=6");
+  group.start({0, 1}, "save_at=6");
   group.start(2, "slow_at=7 slow_ms=300");
   group.wait_for_log(2, "is slow from now on");
   group.kill(0);
   group.kill(1);
-  group.start(0, "resume=1");
-  group.start(1, "resume=1");
-  group.wait_for_commits(0, 2);
-  group.wait_for_commits(1, 2);
+  group.start({0, 1}, "resume=1");
+  group.wait_for_commits({0, 1}, 2);
   EXPECT_THAT(group.new_log(0), HasSubstr("has healed from worker 2")) << group.describe();
   EXPECT_THAT(group.new_log(1), HasSubstr("has healed from worker 2")) << group.describe();
   EXPECT_THAT(group.log(2), Not(HasSubstr("heals")));
@@ -170,8 +165,7 @@ TEST(Failures, AWorkerStoppedBeforeItsVoteDoesNotDecideAlone) {
   for (const bool is_forgotten : {false, true}) {
     SCOPED_TRACE(is_forgotten);
     Group group(3);
-    group.start(0);
-    group.start(2);
+    group.start({0, 2});
     group.wait_for_commits(0, 3);
     // Counted from before it can stop: on a busy machine the round may have failed before this test
     // sees that it has.
@@ -217,8 +211,7 @@ TEST(Failures, ASlowWorkerWithinTheTimeoutFailsNothing) {
 // in every round.
 TEST(Failures, AHungTrainerCostsOneTimeoutNotOneInEveryRound) {
   Group group(3);
-  group.start(0);
-  group.start(1);
+  group.start({0, 1});
   group.start(2, "nap_at=20 nap=6");
   group.wait_for_log(2, "naps");
   const double hung_s = now_s();
@@ -235,8 +228,8 @@ TEST(Failures, AHungTrainerCostsOneTimeoutNotOneInEveryRound) {
 // it serves.
 TEST(Failures, ADonorKilledWhileItHealsAnother) {
   Group group(3, "width=1000000 join_timeout=3 round_timeout=3");
-  for (const int worker : {0, 2}) group.start(worker);
-  for (const int worker : {0, 2}) group.wait_for_commits(worker, 1);
+  group.start({0, 2});
+  group.wait_for_commits({0, 2}, 1);
   group.start(1, "kill='gives its state'");  // as the last: nobody heals from it at the start
   for (const bool is_in_the_middle : {false, true}) {
     group.wait_for_commits(1, 1);
@@ -278,8 +271,7 @@ TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
 // ends alone, and comes back with the others' state.
 TEST(Failures, ADamagedWorkerHealsAndASickOneEndsAlone) {
   Group group(3, "min_workers=2");
-  group.start(0);
-  group.start(1);
+  group.start({0, 1});
   group.start(2, "damage_at=20 nan_at=200");
   group.wait_for_log(2, "damages its global copy");
   const std::string log = group.new_log(2);
@@ -297,8 +289,7 @@ TEST(Failures, ADamagedWorkerHealsAndASickOneEndsAlone) {
 // up.
 TEST(Failures, AWorkerBehindAFirewallIsLeftOut) {
   Group group(3, "join_timeout=0.5 round_timeout=0.5");
-  group.start(0);
-  group.start(1);
+  group.start({0, 1});
   group.start(2, "mute_at=30 patience=3");
   group.wait_for_log(2, "is mute");
   for (int worker = 0; worker < 2; ++worker) {
@@ -319,8 +310,7 @@ TEST(Failures, WhoDoesNotFitIsRefused) {
   Group group(3, "min_workers=2", Group::kPublic);
   const bool has_network = network_host() != "127.0.0.1";  // else all are refused
   if (has_network) {
-    group.start(0);
-    group.start(1);
+    group.start({0, 1});
     group.wait_for_commits(0, 5);
     group.start(2, "width=900");
     group.expect_error(2, "worker 2 is refused: its model or options are 'toy'");
@@ -362,9 +352,7 @@ TEST(Failures, AStrangerCannotEndTheRun) {
     write_curve_keys(folder.path("key"));
     group.start_all();
     group.wait_for_commits(0, 5);
-    const std::string mark = "listens at ", log = group.log(0);
-    const std::string rest = log.substr(log.find(mark)), address = rest.substr(0, rest.find('\n'));
-    send_noise(std::stoi(address.substr(address.rfind(':') + 1)));
+    send_noise(std::stoi(rest_after("listens at tcp://127.0.0.1:", group.log(0))));
     send_noise(host_port(group.address()).port);
     const auto stranger = [&](const std::string& key) {
       return Stranger("tcp://" + group.address(), zmq::socket_type::dealer,

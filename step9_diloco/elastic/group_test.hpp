@@ -42,6 +42,13 @@ inline int count(const std::string& text, const std::string& part) {
   return num;
 }
 
+// What follows its first `mark`, which it contains.
+inline std::string rest_after(const std::string& mark, const std::string& text) {
+  const std::size_t at = text.find(mark);
+  check(at != std::string::npos, "it does not say ", mark, ": ", text);
+  return text.substr(at + mark.size());
+}
+
 struct Commit {
   double time_s = 0;
   std::int64_t outer_steps = 0;
@@ -82,13 +89,8 @@ class Group {
     const std::string log = folder_.path(concat("lighthouse", ++num_lighthouses_));
     lighthouse_.emplace(
         shell(concat(one_word(LADDER_LIGHTHOUSE), " --port ", port_, lighthouse_options_), log));
-    wait_until("the lighthouse listens", [&] {
-      const std::string text = read_text(log), mark = "port ";
-      const std::size_t found = text.find(mark);
-      if (found == std::string::npos || text.find('\n') == std::string::npos) return false;
-      port_ = std::stoi(text.substr(found + mark.size()));
-      return true;
-    });
+    wait_until("the lighthouse listens", [&] { return read_text(log).ends_with('\n'); });
+    port_ = std::stoi(rest_after("port ", read_text(log)));
   }
   void kill_lighthouse() { lighthouse_.reset(); }
   Program& lighthouse() { return *lighthouse_; }
@@ -102,6 +104,9 @@ class Group {
         concat(one_word(LADDER_TOY_WORKER), " ", host.empty() ? host_ : host, ":", port_, " ",
                worker, " ", num_workers_, " ", one_word(folder), " ", settings_, " ", settings),
         folder + "/output"));
+  }
+  void start(std::initializer_list<int> workers, const std::string& settings = "") {
+    for (const int worker : workers) start(worker, settings);
   }
   void start_all() {
     for (int worker = 0; worker < num_workers_; ++worker) start(worker);
@@ -121,9 +126,9 @@ class Group {
   std::string output(int worker) const {
     return read_text(folder_.path(concat(worker, "/output")));
   }
-  std::string lighthouse_log() const {
+  std::string lighthouse_log() const {  // of the first
     return read_text(folder_.path("lighthouse1"));
-  }  // the first
+  }
 
   static std::vector<Commit> commits_in(const std::string& log) {
     std::vector<Commit> commits;
@@ -157,6 +162,9 @@ class Group {
       return commits_in(new_log(worker)).size() >= before + static_cast<std::size_t>(num);
     });
   }
+  void wait_for_commits(std::initializer_list<int> workers, int num) {
+    for (const int worker : workers) wait_for_commits(worker, num);
+  }
   void wait_for_all(int num) {
     for (int worker = 0; worker < num_workers_; ++worker) wait_for_commits(worker, num);
   }
@@ -187,10 +195,9 @@ class Group {
     while (!workers_.empty()) {
       const int worker = workers_.begin()->first;
       ASSERT_EQ(wait(worker), 0) << output(worker) << describe();
-      const std::string text = new_log(worker);
-      std::istringstream words(text.substr(text.find("done ")));
-      std::string done, outer_steps, hash;
-      words >> done >> outer_steps >> hash >> loss_;
+      std::istringstream words(rest_after("done ", new_log(worker)));
+      std::string outer_steps, hash;
+      words >> outer_steps >> hash >> loss_;
       ends[outer_steps + " " + hash] += concat(worker, " ");
     }
     EXPECT_EQ(ends.size(), 1U) << ::testing::PrintToString(ends) << describe();

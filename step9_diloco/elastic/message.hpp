@@ -29,16 +29,18 @@ enum class MessageKind : std::uint32_t {
 };
 inline constexpr int kNumMessageKinds = 3;
 
+// On the wire as in memory: little-endian, as are all machines that libtorch runs on.
 struct Message {
+  char magic[4] = {'L', 'e', '0', '1'};
   MessageKind kind = MessageKind::kSlice;
   std::uint64_t lighthouse_epoch = 0;
   std::int64_t quorum = 0;
-  std::int64_t round = 0;   // the quorum's outer steps
-  std::int64_t sender = 0;  // worker
-  std::uint64_t epoch = 0;  // of the sender's process
-  std::int64_t offset = 0;  // of the piece in its stream, in bytes: a multiple of kPieceBytes
-  std::int64_t total = 0;   // length of the stream, in bytes
-  std::string_view payload = {};
+  std::int64_t round = 0;         // the quorum's outer steps
+  std::int64_t sender = 0;        // worker
+  std::uint64_t epoch = 0;        // of the sender's process
+  std::int64_t offset = 0;        // of the piece in its stream, in bytes: a multiple of kPieceBytes
+  std::int64_t total = 0;         // length of the stream, in bytes
+  std::string_view payload = {};  // comes right after
 
   bool operator==(const Message&) const = default;
 };

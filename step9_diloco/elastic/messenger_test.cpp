@@ -10,6 +10,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step9_diloco/elastic/peer.hpp"
 
@@ -17,8 +18,6 @@ namespace ladder {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 // A messenger, and the payloads that have arrived.
 class Post {
@@ -143,19 +142,15 @@ TEST(Messenger, KeysLetInThoseThatHaveThem) {
 
 TEST(CurveKeys, AFileThatIsNoneIsRefused) {
   const TempFolder folder;
-  EXPECT_THAT([&] { read_curve_keys(folder.path("missing")); },
-              ThrowsMessage<CheckError>(HasSubstr("cannot read")));
+  expect_throws<CheckError>([&] { read_curve_keys(folder.path("missing")); }, {"cannot read"});
   write_curve_keys(folder.path("key"));
-  EXPECT_THAT([&] { write_curve_keys(folder.path("key")); },
-              ThrowsMessage<CheckError>(HasSubstr("File exists")));
+  expect_throws<CheckError>([&] { write_curve_keys(folder.path("key")); }, {"File exists"});
   ::chmod(folder.path("key").c_str(), 0644);
-  EXPECT_THAT([&] { read_curve_keys(folder.path("key")); },
-              ThrowsMessage<CheckError>(HasSubstr("others may read")));
+  expect_throws<CheckError>([&] { read_curve_keys(folder.path("key")); }, {"others may read"});
   const std::string wrong =
       folder.write("wrong", new_keys().public_key + "\n" + new_keys().secret_key);
   ::chmod(wrong.c_str(), 0600);
-  EXPECT_THAT([&] { read_curve_keys(wrong); },
-              ThrowsMessage<CheckError>(HasSubstr("is no pair of keys")));
+  expect_throws<CheckError>([&] { read_curve_keys(wrong); }, {"is no pair of keys"});
 }
 
 }  // namespace
