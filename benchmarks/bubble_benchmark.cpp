@@ -151,9 +151,8 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Runs the pipeline of step 8 over MPI, one stage per rank, with forwards and backwards that "
       "only sleep, and compares the time and the bubble with the formula. A bubble is the time "
-      "that "
-      "stages wait for one another: (p-1)/m of the computing in GPipe and 1F1B, less in the other "
-      "schedules.");
+      "that stages wait for one another: (p-1)/m of the computing in GPipe and 1F1B, less in the "
+      "other schedules.");
   app.option_defaults()->always_capture_default();
   ladder::BubbleOptions options;
   ladder::add_bubble_options(app, options);

@@ -1,8 +1,8 @@
 """How long an optimizer step of each trainer takes: its loop again, on a clock instead of a machine.
 
 The loop of a step's train.cpp is repeated in its order; a Rank adds up the time. All ranks do the same at the same time, so
-one of them is enough, and WAYS says in what the steps differ; of a pipeline, all stages run. What a loop sends must be what the step's cost
-card says, to the byte and the message: check_sent() compares them.
+one of them is enough; of a pipeline, all stages run. WAYS says in what steps 3 to 7 differ. What a loop sends must be what
+the step's cost card says, to the byte and the message: check_sent() compares them.
 """
 
 from typing import NamedTuple
