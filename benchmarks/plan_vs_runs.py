@@ -141,7 +141,7 @@ def self_test():
 
 def main():
     parser = results_parser("plan", __doc__, self_test, has_folder=False)
-    parser.add_argument("--rounds", type=int, default=3, help="of planning and training, of which the median counts")
+    parser.add_argument("--rounds", type=int, default=3, help="of planning and training, of which the fastest counts")
     parser.add_argument("--only", default="", help="only configurations whose step begins so")
     parser.add_argument("--write", action="store_true", help="docs/plan_ledger.md")
     arguments = parser.parse_args()

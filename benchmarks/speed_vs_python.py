@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures step 0 against PyTorch eager in Python: the same model, batches, optimizer and threads, in one run.
 
-    .ladder/venv/bin/python benchmarks/speed_vs_python.py                  6 layers, 384 channels, context 256: the issue's size
+    .ladder/venv/bin/python benchmarks/speed_vs_python.py                  6 layers, 384 channels, context 256
     .ladder/venv/bin/python benchmarks/speed_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
     .ladder/venv/bin/python benchmarks/speed_vs_python.py --precision bf16 step 0 in bf16 against itself in fp32, and against Python in bf16
 
