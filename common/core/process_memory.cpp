@@ -38,6 +38,8 @@ ResidentMemory read_resident_memory() {
   }
   check(memory.bytes > 0 && memory.peak_bytes > 0,
         "/proc/self/status does not report VmRSS and VmHWM: is /proc mounted?");
+  // The kernel counts on each processor and adds up late: its maximum may lack some pages.
+  memory.peak_bytes = std::max(memory.peak_bytes, memory.bytes);
   return memory;
 }
 
