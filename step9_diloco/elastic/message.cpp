@@ -14,8 +14,8 @@ namespace ladder {
 namespace {
 
 constexpr std::size_t kChecksumBytes = 8;  // XXH3-64 of all bytes after it
-constexpr std::size_t kHeaderBytes = kChecksumBytes + offsetof(Message, payload);
-static_assert(kHeaderBytes == 72);
+constexpr std::size_t kMessageHeaderBytes = kChecksumBytes + offsetof(Message, payload);
+static_assert(kMessageHeaderBytes == 72);
 
 std::uint64_t checksum_of(std::string_view bytes) {
   const std::string_view rest = bytes.substr(kChecksumBytes);
@@ -24,7 +24,7 @@ std::uint64_t checksum_of(std::string_view bytes) {
 
 }  // namespace
 
-const std::int64_t kMaxMessageBytes = kPieceBytes + static_cast<std::int64_t>(kHeaderBytes);
+const std::int64_t kMaxMessageBytes = kPieceBytes + static_cast<std::int64_t>(kMessageHeaderBytes);
 
 Message piece_of(const Quorum& quorum, int worker, MessageKind kind, std::int64_t offset,
                  std::string_view stream) {
@@ -42,22 +42,22 @@ Message piece_of(const Quorum& quorum, int worker, MessageKind kind, std::int64_
 std::string encode(const Message& message) {
   check(static_cast<std::int64_t>(message.payload.size()) <= kPieceBytes, "a piece of ",
         message.payload.size(), " bytes is too long");
-  std::string bytes(kHeaderBytes + message.payload.size(), '\0');
-  std::memcpy(bytes.data() + kChecksumBytes, &message, kHeaderBytes - kChecksumBytes);
-  std::ranges::copy(message.payload, bytes.begin() + kHeaderBytes);
+  std::string bytes(kMessageHeaderBytes + message.payload.size(), '\0');
+  std::memcpy(bytes.data() + kChecksumBytes, &message, kMessageHeaderBytes - kChecksumBytes);
+  std::ranges::copy(message.payload, bytes.begin() + kMessageHeaderBytes);
   const std::uint64_t checksum = checksum_of(bytes);
   std::memcpy(bytes.data(), &checksum, kChecksumBytes);
   return bytes;
 }
 
 std::optional<Message> decode(std::string_view bytes) {
-  if (bytes.size() < kHeaderBytes || std::ssize(bytes) > kMaxMessageBytes) return {};
+  if (bytes.size() < kMessageHeaderBytes || std::ssize(bytes) > kMaxMessageBytes) return {};
   Message message;
   std::uint64_t checksum = 0;
   std::memcpy(&checksum, bytes.data(), kChecksumBytes);
   std::memcpy(static_cast<void*>(&message), bytes.data() + kChecksumBytes,
-              kHeaderBytes - kChecksumBytes);
-  message.payload = bytes.substr(kHeaderBytes);
+              kMessageHeaderBytes - kChecksumBytes);
+  message.payload = bytes.substr(kMessageHeaderBytes);
   if (!std::ranges::equal(message.magic, Message().magic)) return {};
   const auto kind = static_cast<std::uint32_t>(message.kind);
   if (checksum != checksum_of(bytes) || kind >= kNumMessageKinds) return {};
