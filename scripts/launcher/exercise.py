@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -97,7 +98,7 @@ def mending_of(stub: Path) -> Path:
 def copy_solution(stub: Path, mine: Path):
     if not mending_of(stub).exists():
         shutil.copyfile(source_of(stub), mine)
-    elif call([ROOT / "scripts/plant", source_of(stub), mending_of(stub), mine]):
+    elif subprocess.run([ROOT / "scripts/plant", source_of(stub), mending_of(stub), mine]).returncode:
         fail(f"{shown(stub)} was not mended")
 
 
@@ -111,7 +112,7 @@ def source_of(stub: Path) -> Path:
 
 def copy_stub(stub: Path, mine: Path, is_hard=False):
     """Where a learner's file comes from."""
-    if call([ROOT / "scripts/make_stub", source_of(stub), stub, mine, *["--hard"][:is_hard]]):
+    if subprocess.run([ROOT / "scripts/make_stub", source_of(stub), stub, mine, *["--hard"][:is_hard]]).returncode:
         fail(f"no stub was made of {shown(stub)}")
 
 
