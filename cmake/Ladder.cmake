@@ -76,11 +76,12 @@ function(_ladder_target target)  # [COMPUTES]
   target_precompile_headers(${target} REUSE_FROM ladder_pch)
   # It compiles in half the time. What takes long when it runs are loops over numbers: those of libtorch, and of the rooms
   # that say COMPUTES.
-  if("COMPUTES" IN_LIST ARGN)
-  elseif(LADDER_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    target_compile_options(${target} PRIVATE "SHELL:-O0 -Xclang -fno-validate-pch")  # the precompiled header is optimized
-  else()
-    target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  set(less_optimized $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  if(LADDER_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    set(less_optimized "SHELL:-O0 -Xclang -fno-validate-pch")  # the precompiled header is optimized
+  endif()
+  if(NOT "COMPUTES" IN_LIST ARGN)
+    target_compile_options(${target} PRIVATE "${less_optimized}")
   endif()
 endfunction()
 
