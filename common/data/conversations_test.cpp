@@ -14,7 +14,6 @@
 namespace ladder {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kTokenizer = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";

@@ -15,6 +15,7 @@
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -168,8 +169,7 @@ class PretrainedFolderTest : public ::testing::Test {
   }
   template <class Error, class... Parts>
   void expect_refused(const Parts&... parts) {
-    EXPECT_THAT([&] { load(); },
-                ::testing::ThrowsMessage<Error>(::testing::AllOf(::testing::HasSubstr(parts)...)));
+    expect_throws<Error>([&] { load(); }, {parts...});
   }
 
   TempFolder folder_;

@@ -13,7 +13,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr double kSeconds = 120;  // on a busy machine
 const std::string kModel = " --layers 1 --heads 2 --channels 16 --context 16 ";
