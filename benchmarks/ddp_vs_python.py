@@ -12,8 +12,7 @@ from fetching the batch to the loss as a number: in step 4 the loss of all ranks
 
 from pathlib import Path
 
-from processes import BUILD
-from race import make_parser, parse, race_on_ranks
+from race import BUILD, make_parser, parse, race_on_ranks
 from launcher.console import count_from
 
 

@@ -18,10 +18,11 @@ import itertools
 import math
 import sys
 
-from processes import Progress, train
-from results import measured_s, result_folder, results_parser, write_results
+from results import Progress, measured_s, result_folder, results_parser, write_results
 from launcher.accounts import bytes_sent
 from launcher.figures import Curve, Plot, chart, halves
+from launcher.launch import train
+from launcher.steps import trainer_in
 from launcher.tables import table_of
 
 # Name, what the figure calls it, its colour, its program, and its own options.
@@ -94,11 +95,9 @@ def svg(rows, link):
 
 def train_on_all(arguments, program, options):
     """Runs one trainer on all workers; returns its report."""
-    return train(
-        arguments.build, program, arguments.workers, *MODEL, "--micro-batch-size", ROWS // arguments.workers,
-        "--steps", arguments.steps, "--eval-every", arguments.eval_every, "--eval-samples", 64,
-        "--link", arguments.link, *options, *arguments.options,
-    )  # fmt: skip
+    words = [*MODEL, "--micro-batch-size", ROWS // arguments.workers, "--steps", arguments.steps, "--eval-every", arguments.eval_every,
+             "--eval-samples", 64, "--link", arguments.link, *options, *arguments.options]  # fmt: skip
+    return train(trainer_in(arguments.build, program), arguments.workers, words)
 
 
 def parse_arguments():

@@ -16,16 +16,16 @@ could not have taken anyway. Writes FOLDER/goodput.json and goodput.svg. Exit co
 import argparse
 import contextlib
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from processes import Progress, end, start_lighthouse
-from results import result_folder, results_parser, write_results
+from results import Progress, result_folder, results_parser, write_results
+from demo_failures import start_lighthouse
 from launcher.console import count_from
 from launcher.figures import Curve, Plot, chart, numbers
+from launcher.processes import end, start
 from launcher.tables import table_of
 
 STEP_MS = 20
@@ -83,7 +83,7 @@ class Group:
         self.starts[worker] = time.monotonic()
         with (folder / "output").open("a") as output:
             command = [self.binaries / "toy_worker", f"127.0.0.1:{self.port}", str(worker), str(self.arguments.workers), folder, *SETTINGS]
-            self.workers[worker] = subprocess.Popen(command, stdout=output, stderr=output)
+            self.workers[worker] = start(command, ends_with_us=True, stdout=output, stderr=output)
         self.children.append(self.workers[worker])
 
     def kill(self, worker):

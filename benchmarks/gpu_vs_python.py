@@ -31,14 +31,13 @@ import statistics
 import sys
 from pathlib import Path
 
-from processes import BUILD
-from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, cpu_name, flops_per_token, make_parser, parse
+from race import BF16_LOSS_TOLERANCE, BUILD, LOSSES_COMPARED, ROOT, Race, cpu_name, flops_per_token, make_parser, parse
 from race import ratios_to, require_program, require_ratio, write_figures
 from results import write
 from zero_vs_python import STEPS
 from launcher.console import count_from
 from launcher.steps import trainer_in
-from launcher.tables import table_of
+from launcher.tables import read_table, table_of
 
 RESULTS = ROOT / "benchmarks/gpu_results"
 GPT2_124M = {"layers": 12, "heads": 12, "channels": 768, "context": 1024, "vocab_size": 50304}
@@ -289,15 +288,12 @@ def self_test():
         "step6": [96e3, 180e3, 299e3],
     }
 
-    def cells(markdown):
-        return [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()[2:]]
-
     peak_bytes = {kind: 2**30 for kind in speeds}
     step0_and_peers, steps = tables_of(rows_of(speeds, peak_bytes, 16384, flops, 312))
-    step0, masters = cells(step0_and_peers)
+    step0, masters = read_table(step0_and_peers)[2:]
     assert step0 == ["step 0", "200,000", "100,000 to 300,000", "81.92", "55.1%", "1.00", "1.000"], step0
     assert masters[:2] == ["PyTorch eager, masters", "100,000"] and masters[-1] == "2.000", masters
-    rows = cells(steps)
+    rows = read_table(steps)[2:]
     assert [row[0] for row in rows] == ["step 4", "step 5", "step 6", "step 7"], rows
     assert rows[0][1:] == ["196,000", "0.970", "0.960 to 0.980", "yes", "1.00"], rows[0]
     assert rows[2][2:5] == ["0.960", "0.900 to 0.997", "no"], rows[2]

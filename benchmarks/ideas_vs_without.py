@@ -13,9 +13,9 @@ import os
 import statistics
 import sys
 
-from processes import Progress, train
-from results import ROOT, cpu_name, measured_s, results_parser, write
-from launcher.steps import resolve_step
+from results import ROOT, Progress, cpu_name, measured_s, results_parser, write
+from launcher.launch import train
+from launcher.steps import resolve_step, trainer_in
 from launcher.tables import cells_of, replaced, table
 
 PAGE = ROOT / "docs/results.md"
@@ -39,8 +39,8 @@ def measure(arguments, run):
     """Seconds of an optimizer step."""
     name, *options = run.split()
     ranks, length = 1 if name == "step0" else 2, ROUND if name == "step9" else 1
-    link = ["--link", arguments.link] if ranks > 1 else []
-    return measured_s(train(arguments.build, resolve_step(name), ranks, "--steps", arguments.steps, *link, *options, *arguments.options), length)
+    words = ["--steps", arguments.steps, *(["--link", arguments.link] if ranks > 1 else []), *options, *arguments.options]
+    return measured_s(train(trainer_in(arguments.build, resolve_step(name)), ranks, words), length)
 
 
 def markdown(ms):

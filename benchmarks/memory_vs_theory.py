@@ -19,14 +19,16 @@ import json
 import shutil
 import sys
 
-from processes import Progress, run_all, train
-from results import result_folder, results_parser, write, write_results
+from results import Progress, result_folder, results_parser, write, write_results
 from launcher.accounts import HELD, SCRATCH, memory_faults, others_theory
 from launcher.console import count_from, list_of
 from launcher.figures import Panel, numbers, page, swatches, words
+from launcher.launch import run_all, train
 from launcher.plan import without
 from launcher.rungs import read_rungs
+from launcher.steps import trainer_in
 from launcher.tables import table_of
+from stand_ins import made_report
 
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
 PRECISION_OPTIONS = ("precision", "grad-dtype", "masters", "loss-scale", "loss-scale-window")
@@ -144,8 +146,7 @@ def bars(row, x, panel):
 
 def held_in_theory(build, stage, ranks, options):
     """By the fullest rank, in bytes, as the step's formulas say; nothing is trained."""
-    program = build / stage.step / stage.step
-    (said,) = run_all([[program, *stage.own_options(ranks), *options, "--dry-run", str(ranks), "--json"]])
+    (said,) = run_all([[trainer_in(build, stage.step), *stage.own_options(ranks), *options, "--dry-run", str(ranks), "--json"]])
     return max(sum(rank["holds"].values()) for rank in json.loads(said)["ranks"])
 
 
@@ -156,7 +157,7 @@ def measure(arguments, options):
     chosen = [(ranks, stage) for ranks in sorted({*arguments.ranks}) for stage in stages if stage.ranks == "N" or ranks == 1]
     with Progress(len(chosen)) as progress:
         for ranks, stage in chosen:
-            report = train(arguments.build, stage.step, ranks, *stage.own_options(ranks), *options)
+            report = train(trainer_in(arguments.build, stage.step), ranks, [*stage.own_options(ranks), *options])
             row = make_row(stage.name, report)
             if arguments.precision != "fp32":
                 plain = without(options, PRECISION_OPTIONS)
@@ -173,18 +174,12 @@ def measure(arguments, options):
 
 def self_test():
     """A report that is right; and each of its numbers wrong, on either rank."""
-    held = {"parameters": 400, "gradients": 200, "optimizer": 800, "communication": 40}
-    peaks = {"parameters_peak": 500, "gradients_peak": 300, "optimizer_peak": 800}
-    memory = {**held, **peaks, "communication_peak": 90, "other": 0, "other_by_name": {}, "activations_peak": 70,
-              "live_at_step_end": 1440, "peak": 1700, "save_peak": 1800, "resident": 2000,
-              "resident_peak": 2100}  # fmt: skip
-    config = {"precision": "fp32", "grad-dtype": "fp32", "masters": "fp32", "context": 8, "channels": 32, "heads": 2}
-    good = {"world_size": 2, "config": config, "num_parameters": 100, "memory": [copy.deepcopy(memory) for _ in range(2)],
-            "memory_theory": [{**held, **peaks} for _ in range(2)]}  # fmt: skip
+    good = made_report()
     assert mismatches("good", good) == [], mismatches("good", good)
     scratch = {"other": 2**22, "live_at_step_end": 1440 + 2**22, "other_by_name": {SCRATCH: 2**22}}
     rotary = {"other": 512, "live_at_step_end": 1952, "other_by_name": {"rotary positions": 512}}
-    cases = [({kind: memory[kind] + 1}, {}, str(memory[kind] + 1)) for kind in (*held, *peaks, "live_at_step_end")] + [
+    memory = good["memory"][0]
+    cases = [({kind: memory[kind] + 1}, {}, str(memory[kind] + 1)) for kind in (*HELD, *PEAKS, "live_at_step_end")] + [
         ({"other": 8, "live_at_step_end": 1448, "other_by_name": {"unnamed": 8}}, {}, "unnamed"),
         ({"resident_peak": 1799}, {}, "1799 bytes resident, and 1800 in tensors"),
         (scratch, {"precision": "bf16", "masters": "none"}, ""), (scratch, {"precision": "bf16"}, "at most 0"),
@@ -197,7 +192,7 @@ def self_test():
         found = mismatches("bad", bad)
         assert f"rank {rank}" in found[0] and wanted in found[0] if wanted else not found, (of_rank, options, found)
         assert of_rank != scratch or make_row("bad", bad)["held"] == 1440
-    assert others_theory(config | {"precision": "bf16", "grad-dtype": "bf16", "masters": "none"})[SCRATCH] == 2**23
+    assert others_theory(good["config"] | {"precision": "bf16", "grad-dtype": "bf16", "masters": "none"})[SCRATCH] == 2**23
     row = make_row("step7_zero3", good)
     assert (row["held"], row["held_theory"], row["activations_share"]) == (1440, 1440, 70 / 1700)
     assert svg([row]).count("<rect") == 9  # four parts of a bar, four of the legend, the background

@@ -23,9 +23,9 @@ import statistics
 import sys
 from pathlib import Path
 
-from processes import BUILD, run_all
-from race import VOCABULARY, Race, make_parser, parse, ratios_to, shape_text
+from race import BUILD, VOCABULARY, Race, make_parser, parse, ratios_to, shape_text
 from launcher.console import count_from, list_of
+from launcher.launch import run_all
 from launcher.tables import table
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}

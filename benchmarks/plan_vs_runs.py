@@ -18,11 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-from processes import Progress
-from results import ROOT, cpu_name, measured_s, results_parser, write
+from results import ROOT, Progress, cpu_name, measured_s, results_parser, write
 from launcher.accounts import bytes_sent
 from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text
-from launcher.processes import hold_signals
 from launcher.steps import resolve_step
 from launcher.tables import table_of
 
@@ -145,7 +143,6 @@ def main():
     parser.add_argument("--only", default="", help="only configurations whose step begins so")
     parser.add_argument("--write", action="store_true", help="docs/plan_ledger.md")
     arguments = parser.parse_args()
-    hold_signals()
     trainers, chosen = Trainers(arguments.build), [c for c in CONFIGURATIONS if c[0].startswith(arguments.only)]
     pairs = {configuration: [] for configuration in chosen}
     with Progress(arguments.rounds * len(chosen)) as progress:

@@ -22,12 +22,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from processes import Progress, run_all
-from results import ROOT, cpu_name, result_folder, results_parser, write, write_results
+from results import ROOT, Progress, cpu_name, result_folder, results_parser, write, write_results
 import tensor_files
 from compare_runs import relative_distance
 from launcher.console import count_from
 from launcher.figures import Curve, Plot, chart, halves
+from launcher.launch import run_all
 from launcher.tables import cells_of, replaced, table_of
 
 CHAPTER = ROOT / "step0_single_gpu/precision"

@@ -17,10 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from processes import Progress, command, run_all
-from results import ROOT, cpu_name, write
+from results import BUILD, ROOT, Progress, cpu_name, write  # noqa: F401
 from launcher.console import count_from
-from launcher.launch import mpirun
+from launcher.launch import command, mpirun, run_all
 from launcher.tables import table
 
 VOCABULARY = 258
@@ -129,9 +128,7 @@ class Race:
         ]  # fmt: skip
 
         def train(num_steps):
-            environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-            texts = run_all([["env", f"RANK={rank}", *words, "--num-steps", num_steps] for rank in range(ranks)], environment)
-            runs = [json.loads(text.splitlines()[-1]) for text in texts]
+            runs = run_on_gloo(ranks, [*words, "--num-steps", num_steps])
             return {**runs[0], "losses": [sum(losses) / ranks for losses in zip(*(run["losses"] for run in runs))]}
 
         self.programs[kind] = Program(name, train, num_microbatches or ranks)
@@ -200,10 +197,14 @@ class Race:
         return figures
 
 
-def free_port():
+def run_on_gloo(ranks, words):
+    """What each rank of a Python program prints last, a line of JSON. They find one another as under torchrun."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+        port = listener.getsockname()[1]
+    place = [f"WORLD_SIZE={ranks}", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={port}"]
+    texts = run_all([["env", f"RANK={rank}", *place, *words] for rank in range(ranks)])
+    return [json.loads(text.splitlines()[-1]) for text in texts]
 
 
 def check_same_model(kind, run, first, expected, tolerance):

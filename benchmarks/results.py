@@ -1,18 +1,24 @@
-"""What the benchmarks share that write into a folder: their options, their results, and the name of the machine."""
+"""What the benchmarks share: their options, how far they have come, their results, and the name of the machine."""
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import statistics
 import sys
 import time
 from pathlib import Path
 
-from processes import BUILD
-from launcher.console import SelfTest
-from launcher.plan_speed import quiet
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))  # where benchmarks find the launcher's modules
+from launcher.checkout import BUILD, write  # noqa: E402
+from launcher.console import SelfTest  # noqa: E402
+from launcher.launch import run_all  # noqa: E402, F401
+from launcher.plan_speed import quiet  # noqa: E402
+from launcher.processes import HEEDED, hold_signals, is_asked_to_stop  # noqa: E402
+
+STOPPED = {128 + number for number in HEEDED}  # exit codes
 
 
 def results_parser(name, about, self_test, has_folder=True):
@@ -31,11 +37,51 @@ def result_folder(name, out):
     return folder
 
 
-def write(path, text):
-    """All of a file or nothing, whatever ends this program."""
-    new = path.with_name(f".{path.name}.partial")
-    new.write_text(text)
-    new.replace(path)
+def time_text(seconds):
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+class Progress(contextlib.AbstractContextManager):
+    """The runs of a benchmark: what each has shown, as soon as it has ended, and how long the rest will take.
+
+        with Progress(3) as progress:
+            for kind in kinds:
+                found[kind] = run_all(…)
+                progress.add(f"{kind}: 2,345 tokens/s")
+        print_table(found)
+        progress.finish()
+
+    A signal ends the block and, once a run has ended, no more: what follows prints what there is. Then finish() exits, before
+    anything is written.
+    """
+
+    def __init__(self, work):
+        self.work, self.done, self.code, self.start_s = work, 0, 0, time.monotonic()
+
+    def __enter__(self):
+        hold_signals()
+        return self
+
+    def add(self, text, work=1):
+        """One more run has ended, which was so much of the work."""
+        self.done += work
+        left_s = (time.monotonic() - self.start_s) * max(0, self.work / self.done - 1)
+        print(f"{text} · {100 * self.done / self.work:.0f}%, about {time_text(left_s)} left", file=sys.stderr, flush=True)
+        self.check()
+
+    def check(self):
+        if is_asked_to_stop():
+            sys.exit(128 + signal.sigwait(HEEDED))
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, SystemExit) and error.code in STOPPED:
+            self.code = error.code
+            print("stopped: this is what it has, and it writes no file", file=sys.stderr, flush=True)
+        return self.code != 0 and self.done > 0
+
+    def finish(self):
+        if self.code:
+            sys.exit(self.code)
 
 
 def write_results(stem, content, drawing, faults):

@@ -17,8 +17,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from processes import BUILD
-from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, PEERS_PRODUCTS, Race, flops_per_token, make_parser, parse, require_ratio, shape_text
+from race import BUILD, BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, PEERS_PRODUCTS, Race, flops_per_token, make_parser, parse, require_ratio, shape_text
 
 OURS, BEST = ("step0", "step0-blas", "step0-bf16"), "the best of Python"
 

@@ -9,8 +9,7 @@ whole tensors; and fully_shard per block, as ZeRO-2, where parameters stay whole
 
 from pathlib import Path
 
-from processes import BUILD
-from race import make_parser, parse, race_on_ranks, require_program
+from race import BUILD, make_parser, parse, race_on_ranks, require_program
 from launcher.console import count_from
 
 STEPS = {"step4": "step4_bucketed_ddp", "step5": "step5_zero1", "step6": "step6_zero2", "step7": "step7_zero3"}

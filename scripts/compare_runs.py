@@ -226,14 +226,6 @@ def describe_equality(run, reference, within):
     return f"{how}: {len(steps)} steps{of_all}, {report['num_parameters']} parameters, param_hash {report['param_hash']}"
 
 
-def spoil(report, place, value):
-    """Plants a value there, keys and indices from outside; with no place, a value for each of its keys."""
-    if not place:
-        report |= value or {}
-    else:
-        functools.reduce(operator.getitem, place[:-1], report)[place[-1]] = value
-
-
 BIAS = "h.0.attn.c_attn.bias"
 
 
@@ -278,8 +270,8 @@ class PlantedRun:
         del functools.reduce(operator.getitem, path, self.report)[last]
 
     def set(self, *place_and_value):
-        *place, value = place_and_value
-        spoil(self.report, place, value)
+        *place, last, value = place_and_value
+        functools.reduce(operator.getitem, place, self.report)[last] = value
 
 
 NAN = math.nan

@@ -17,13 +17,27 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-from processes import BUILD, end, noted_signals, start_lighthouse  # noqa: E402
+from launcher.checkout import BUILD, ROOT
+from launcher.processes import end, hold_signals, is_asked_to_stop, start
 
 MODEL = ["--layers", "2", "--heads", "2", "--channels", "32", "--context", "32", "--micro-batch-size", "2"]
 TIME_OUT_S = 3
 STEP = re.compile(r"step (\d+)/")
+
+
+def start_lighthouse(folder, log, children):
+    """Starts step 9's lighthouse, built in this folder, which writes to the file `log`; returns its port.
+
+    Adds the process to `children` at once, for end(). Exits if it ends instead of listening.
+    """
+    with log.open("w") as file:
+        child = start([folder / "elastic_lighthouse", "--port", "0"], ends_with_us=True, stdout=file, stderr=file)
+    children.append(child)
+    while not (found := re.search(r"port (\d+)\n", log.read_text())):
+        if child.poll() is not None:
+            sys.exit(f"the lighthouse has ended with {child.returncode}:\n{log.read_text()}")
+        time.sleep(0.01)
+    return int(found[1])
 
 
 class Worker:
@@ -31,7 +45,7 @@ class Worker:
 
     def __init__(self, number, command, show):
         self.number, self.step, self.step_times = number, 0, []
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = start(command, ends_with_us=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.reader = threading.Thread(target=self.read, args=(show,), daemon=True)
         self.reader.start()
 
@@ -66,20 +80,19 @@ class Demo:
     def start(self, number, name):
         out = self.arguments.out / name
         command = [
-            str(self.program), *MODEL, "--steps", str(self.arguments.steps), "--sync-every", "20", "--log-every", "20",
-            "--elastic", f"127.0.0.1:{self.port}", "--worker", str(number), "--workers", str(self.arguments.workers),
-            "--join-timeout", str(TIME_OUT_S), "--round-timeout", str(TIME_OUT_S), "--out", str(out),
+            self.program, *MODEL, "--steps", self.arguments.steps, "--sync-every", 20, "--log-every", 20, "--elastic", f"127.0.0.1:{self.port}",
+            "--worker", number, "--workers", self.arguments.workers, "--join-timeout", TIME_OUT_S, "--round-timeout", TIME_OUT_S, "--out", out,
             *self.arguments.options,
         ]  # fmt: skip
         worker = Worker(number, command, self.show)
         self.children.append(worker.process)
         self.workers[number] = worker
 
-    def wait_for_step(self, step, noted):
+    def wait_for_step(self, step):
         """Of worker 0."""
-        while self.workers[0].step < step and self.workers[0].process.poll() is None and not noted:
+        while self.workers[0].step < step and self.workers[0].process.poll() is None and not is_asked_to_stop():
             time.sleep(0.01)
-        if noted:
+        if is_asked_to_stop():
             sys.exit(130)
 
     def longest_pause_s(self, since_s):
@@ -89,21 +102,21 @@ class Demo:
         usual = sorted(b - a for a, b in zip(times, times[1:]))[len(times) // 2]
         return max(pauses)[0] if pauses else 0.0, usual
 
-    def run(self, noted):
+    def run(self):
         arguments = self.arguments
         for number in range(arguments.workers):
             self.start(number, str(number))
         self.show(f"{arguments.workers} workers and a lighthouse are started; a round is 20 steps")
-        self.wait_for_step(arguments.steps // 4, noted)
+        self.wait_for_step(arguments.steps // 4)
         killed_s = time.monotonic()
         self.workers[1].process.kill()
         self.show(f"KILLED worker 1, at step {self.workers[0].step}")
-        self.wait_for_step(arguments.steps // 2, noted)
+        self.wait_for_step(arguments.steps // 2)
         self.show(f"STARTED worker 1 again, with an empty folder, at step {self.workers[0].step}")
         self.start(1, "1-again")
         codes = [worker.wait() for worker in self.workers.values()]
-        if noted or any(codes):
-            return 130 if noted else 1
+        if is_asked_to_stop() or any(codes):
+            return 130 if is_asked_to_stop() else 1
         pause_s, usual_s = self.longest_pause_s(killed_s)
         self.show(f"a round usually takes {usual_s:.2f} s; the one with the kill took {pause_s:.2f} s")
         names = ["0", "1-again", *(str(number) for number in range(2, arguments.workers))]
@@ -126,12 +139,12 @@ def main():
     if arguments.workers < 2:
         parser.error(f"--workers is {arguments.workers}: one is killed, so there must be another")
     arguments.out = arguments.out or ROOT / "runs" / time.strftime("demo-%Y%m%d-%H%M%S")
-    with noted_signals() as noted:
-        demo = Demo(arguments)
-        try:
-            return demo.run(noted)
-        finally:
-            end(demo.children)
+    hold_signals()
+    demo = Demo(arguments)
+    try:
+        return demo.run()
+    finally:
+        end(demo.children)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare_runs import differences, spoil
+from compare_runs import differences
 from launcher.accounts import HELD, bytes_sent, memory_faults
 from launcher.console import SelfTest
 from launcher.rungs import FILE, is_corpus, read_rungs
 from launcher.tables import table_of
+from stand_ins import made_report, spoil, write_run
 
 # In nats: the loss on the built-in corpus of a model that sees only the previous byte. One that knows only byte
 # frequencies has 3.53. For a lower loss, attention must have learned something.
@@ -229,30 +230,20 @@ BOUNDS = {
     (1, "corpus"): {"oracle": "-", "first": "bits", "second": "bits", "third": "bits", "pairs": "-"},
     (2, "own.txt"): {"oracle": "-", "first": "bits", "second": "bits", "third": "1e-3"},
 }
-CONFIG = {"rows": "windows", "data": "corpus", "context": 2, "micro-batch-size": 2, "num-microbatches": 1, "channels": 4, "heads": 2,
-          **dict.fromkeys(("precision", "grad-dtype", "masters"), "fp32")}  # fmt: skip
-DOCUMENTS = {"config": CONFIG | {"rows": "documents"}}
+DOCUMENTS = {"config": {"rows": "documents"}}
 
 
 def right_report(rung):
-    ranks = rung.num_ranks(2)
-    traffic = {name: {"calls": 4, "bytes_sent": 80, "messages": 6} for name in ("all_reduce", "broadcast")}
-    state = {"parameters": 40, "gradients": 40, "optimizer": 80, "communication": 0}
-    report = {
-        "step": rung.step, "world_size": ranks, "data_parallel_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
-        "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "units": [8] * 10,
-        "val_losses": [], "param_hash": "equal", "memory_theory": [state] * ranks,
-        "memory": [state | {"other_by_name": {"simulated ranks": 40} if ranks == 1 else {}}] * ranks,
-        "traffic": [traffic] * ranks, "traffic_theory": [traffic | {"bytes_sent": 160}] * ranks,
-        "data_bytes_read": [240 if rung.reads == "all" else 120] * ranks,  # 40 rows of 3 tokens
-    }  # fmt: skip
-    if ranks == 1:
-        report["config"] = CONFIG | {"simulate-ranks": 2}
+    report = made_report(rung.num_ranks(2)) | {"step": rung.step}
+    if report["world_size"] == 1:
+        spoil(report, (), {"config": {"simulate-ranks": 2}})
+        report["memory"][0]["other_by_name"] = {"simulated ranks": 40}
+    if rung.reads == "all":
+        report["data_bytes_read"] = [1440] * report["world_size"]  # 80 rows of 9 tokens
     if rung.name == "pairs":
-        report |= {"unit": "pairs", "val_losses": [{"step": 10, "loss": 2.9}]}
-    else:
-        report |= {"unit": "target tokens", "target_tokens": report["units"], "tokens_per_second": 1.0}
-    return json.loads(json.dumps(report))  # no part is shared by two ranks
+        report["unit"] = "pairs"
+        del report["target_tokens"]
+    return report
 
 
 # The rung that is spoilt, the place in its report (none: several), the value put there, whether the run is a short
@@ -264,55 +255,45 @@ PLANTED = [
     ("second", ("world_size",), 3, False, "on 3 ranks"),
     ("second", ("first_step",), 1, False, "begins after step 1"),
     ("second", ("traffic",), [{}], False, "traffic of 1 ranks"),
-    ("second", ("losses", 1), 2.0000001, False, "it does not equal first: step 2: loss"),
+    ("second", ("losses", 1), 3.7500001, False, "it does not equal first: step 2: loss"),
     ("second", ("grad_norms", 2), 1.1, False, "step 3: gradient norm"),
     ("second", ("units", 0), 7, False, "step 1: denominator"),
     ("second", ("param_hash",), "another", False, "param_hash 'another'"),
     ("second", ("val_losses",), [{"step": 3, "loss": None}], False, "validation loss is not finite"),
-    ("third", ("losses", 1), 2.001, False, None, 2),
-    ("third", ("losses", 1), 2.001, False, "it does not equal second: step 2: loss"),
+    ("third", ("losses", 1), 3.752, False, None, 2),
+    ("third", ("losses", 1), 3.752, False, "it does not equal second: step 2: loss"),
     ("third", ("param_hash",), "another", False, "param_hash 'another'"),
     ("oracle", ("losses", 9), None, False, "not finite"),
     ("oracle", ("losses", 9), 2.5, False, "not below 2.04"),
     ("oracle", ("losses", 9), 2.5, True, None),
-    ("oracle", ("losses", 9), 3.1, True, "not below the first one"),
-    ("pairs", ("losses", 9), 3.1, False, None),
-    ("pairs", ("val_losses", 0, "loss"), 3.1, False, "not below its first loss, 3.0000: [3.1]"),
-    ("pairs", ("val_losses", 0, "loss"), 3.1, True, None),
+    ("oracle", ("losses", 9), 4.1, True, "not below the first one"),
+    ("pairs", ("losses", 9), 4.1, False, None),
+    ("pairs", ("val_losses", 1, "loss"), 4.1, False, "not below its first loss, 4.0000: [3.5, 4.1]"),
+    ("pairs", ("val_losses", 1, "loss"), 4.1, True, None),
     ("pairs", ("val_losses", 0, "loss"), None, True, "not finite"),
     ("pairs", ("val_losses",), [], False, "not below its first loss"),
     ("pairs", ("val_losses",), [], True, None),
     ("pairs", ("data_bytes_read", 0), 1, False, None),
-    ("second", ("memory", 1, "gradients"), 44, False, "rank 1 holds 44 bytes of gradients, theory says 40"),
+    ("second", ("memory", 1, "gradients"), 204, False, "rank 1 holds 204 bytes of gradients, theory says 200"),
     ("second", ("memory", 1, "communication"), 4, False, "rank 1 holds 4 bytes of communication"),
     ("second", ("memory", 0, "other_by_name"), {"unnamed": 4}, False, "rank 0 holds 4 bytes of unnamed, theory says at most 0"),
     ("second", ("memory",), [None, None], False, None),
-    ("second", ("traffic", 1, "all_reduce", "calls"), 5, False, "rank 1, all_reduce, calls: 5, theory says 4"),
-    ("second", ("traffic", 0, "broadcast", "messages"), 5, False, "rank 0, broadcast, messages: 5, theory says 6"),
-    ("second", ("traffic", 0, "broadcast", "bytes_sent"), 84, False, "rank 0 sent 164 bytes, theory says 160"),
-    ("oracle", ("data_bytes_read", 0), 480, False, "rank 0 read 480 bytes of data, not 240"),
-    ("oracle", ("data_bytes_read", 0), 239, False, "rank 0 read 239 bytes of data, not 240"),
-    ("first", ("data_bytes_read", 1), 120, False, "rank 1 read 120 bytes of data, not 240"),
-    ("second", ("data_bytes_read",), [240, 240], False, "rank 0 read 240 bytes of data, not 120"),
-    ("second", ("data_bytes_read",), [110, 130], False, "rank 0 read 110"),
-    ("second", (), DOCUMENTS | {"data_bytes_read": [110, 130]}, False, None),
-    ("second", (), DOCUMENTS | {"data_bytes_read": [110, 120]}, False, "its ranks read 230 bytes of data, not 240"),
-    ("oracle", (), {"config": DOCUMENTS["config"] | {"simulate-ranks": 2}}, False, None),
-    ("oracle", (), DOCUMENTS | {"data_bytes_read": [242]}, False, "242 bytes of data are not from 200 to 200"),
-    ("oracle", (), DOCUMENTS | {"data_bytes_read": [118], "target_tokens": [4] * 10}, False, "not from 120 to 120"),
-    ("second", ("losses", 1), 2.01, False, "it does not equal first: step 2: loss", 2),
-    ("third", ("losses", 1), 2.01, False, "it does not equal second within 0.001: step 2: loss", 2),
+    ("second", ("traffic", 1, "all_reduce", "calls"), 11, False, "rank 1, all_reduce, calls: 11, theory says 10"),
+    ("second", ("traffic", 0, "broadcast", "messages"), 21, False, "rank 0, broadcast, messages: 21, theory says 20"),
+    ("second", ("traffic", 0, "broadcast", "bytes_sent"), 4, False, "rank 0 sent 4004 bytes, theory says 4000"),
+    ("oracle", ("data_bytes_read", 0), 2880, False, "rank 0 read 2880 bytes of data, not 1440"),
+    ("oracle", ("data_bytes_read", 0), 1439, False, "rank 0 read 1439 bytes of data, not 1440"),
+    ("first", ("data_bytes_read", 1), 720, False, "rank 1 read 720 bytes of data, not 1440"),
+    ("second", ("data_bytes_read",), [1440, 1440], False, "rank 0 read 1440 bytes of data, not 720"),
+    ("second", ("data_bytes_read",), [700, 740], False, "rank 0 read 700"),
+    ("second", (), DOCUMENTS | {"data_bytes_read": [700, 740]}, False, None),
+    ("second", (), DOCUMENTS | {"data_bytes_read": [700, 720]}, False, "its ranks read 1420 bytes of data, not 1440"),
+    ("oracle", (), DOCUMENTS, False, None),
+    ("oracle", (), DOCUMENTS | {"data_bytes_read": [1442]}, False, "1442 bytes of data are not from 1440 to 1440"),
+    ("oracle", (), DOCUMENTS | {"data_bytes_read": [88], "target_tokens": [4] * 10}, False, "not from 90 to 240"),
+    ("second", ("losses", 1), 3.77, False, "it does not equal first: step 2: loss", 2),
+    ("third", ("losses", 1), 3.77, False, "it does not equal second within 0.001: step 2: loss", 2),
 ]
-
-
-def write_run(folder, rungs, name, place, value):
-    """A correct report for each rung, except for one spoiled value in that of `name`."""
-    for rung in rungs:
-        report = right_report(rung)
-        if rung.name == name:
-            spoil(report, place, value)
-        (folder / rung.name).mkdir()
-        (folder / rung.name / "report.json").write_text(json.dumps(report))
 
 
 def self_test():
@@ -332,7 +313,9 @@ def self_test():
     for name, place, value, is_short, wanted, *more in PLANTED:
         of = rungs[more[0] if more else 1]
         with tempfile.TemporaryDirectory() as folder:
-            write_run(Path(folder), of, name, place, value)
+            for rung in of:
+                fault = (place, value) if rung.name == name else ()
+                write_run(Path(folder, rung.name), *fault, report=right_report(rung))
             rows = judge(Path(folder), of, 2, is_short, ["step3"])
         faults = {row["name"]: row["faults"] for row in rows}
         marked = re.findall(r"(\w+) \*", table_of(rows, LEARNING))

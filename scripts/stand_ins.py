@@ -1,8 +1,11 @@
-"""What check_launcher, check_cluster_scripts and check_report share: cases, each of which has a folder of its own; and the
-scripts of this checkout in such a folder, where programs that are slow, or not here, are stand-ins."""
+"""What tests of our scripts share: cases, each of which has a folder of its own; the scripts of this checkout in such a folder,
+where programs that are slow, or not here, are stand-ins; and reports of runs that are right, until a fault is planted."""
 
 import contextlib
+import functools
 import inspect
+import json
+import operator
 import os
 import re
 import shutil
@@ -106,6 +109,45 @@ class Checkout:
             for pid in running:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+
+OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "send", "recv", "barrier")
+
+
+def made_report(num_ranks=2):
+    """Ten steps on these ranks, which read their share. Losses are exact in fp32, norms are not."""
+    state = {"parameters": 400, "gradients": 200, "optimizer": 800, "communication": 40}
+    peaks = {"parameters_peak": 500, "gradients_peak": 300, "optimizer_peak": 800}
+    memory = {**state, **peaks, "communication_peak": 90, "activations_peak": 70, "other": 0, "other_by_name": {}, "live_at_step_end": 1440,
+              "peak": 1700, "save_peak": 1800, "resident": 2000, "resident_peak": 2100}  # fmt: skip
+    traffic = {name: {"calls": 10, "bytes_sent": 4000 if name == "all_reduce" else 0, "messages": 20} for name in OPERATIONS}
+    config = {"steps": 10, "layers": 2, "heads": 2, "channels": 32, "context": 8, "micro-batch-size": 4, "num-microbatches": 1, "rows": "windows",
+              "data": "corpus", "lr": 0.001, "precision": "fp32", "grad-dtype": "fp32", "masters": "fp32"}  # fmt: skip
+    series = {"losses": [4 - step / 4 for step in range(10)], "grad_norms": [1 + step / 10 for step in range(10)],
+              "param_norms": [5 + step / 10 for step in range(10)], "learning_rates": [0.001] * 10, "units": [64] * 10, "target_tokens": [64] * 10,
+              "step_seconds": [0.01 + step / 1000 for step in range(10)]}  # fmt: skip
+    made = {"step": "step4_bucketed_ddp", "world_size": num_ranks, "data_parallel_size": num_ranks, "transport": "mpi", "num_parameters": 100,
+            "unit": "target tokens", "config": config, "first_step": 0, "was_stopped": False, "units_per_second": 6400.0, "param_hash": "f" * 32,
+            "val_losses": [{"step": 5, "loss": 3.5}, {"step": 10, "loss": 3.0}], "memory": [memory] * num_ranks,
+            "memory_theory": [state | peaks] * num_ranks, "traffic": [traffic] * num_ranks,
+            "traffic_theory": [traffic | {"bytes_sent": 4000}] * num_ranks, "data_bytes_read": [720] * num_ranks, **series}  # fmt: skip
+    return json.loads(json.dumps(made))  # no part is shared by two ranks
+
+
+def spoil(report, place, value):
+    """Plants a value there, keys and indices from outside; with no place, several, also some of an entry's."""
+    if place:
+        functools.reduce(operator.getitem, place[:-1], report)[place[-1]] = value
+    else:
+        report |= {key: report[key] | of if isinstance(of, dict) and key in report else of for key, of in (value or {}).items()}
+
+
+def write_run(folder, place=(), value=None, lines=(), report=None):
+    """With this report or a right one, or what is spoilt in it, and these lines of metrics.jsonl."""
+    spoil(report := report or made_report(), place, value)
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(json.dumps(report))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def failure(case, kind):

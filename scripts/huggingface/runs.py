@@ -1,20 +1,18 @@
 """How our programs are started, and what the parts of check_huggingface report."""
 
-import json
 import math
-import sys
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-from processes import BUILD, command, run_all  # noqa: E402, F401
+from launcher.checkout import BUILD, ROOT  # noqa: F401
+from launcher.launch import command, run_all  # noqa: F401
+from launcher.steps import trainer_in
 
-LOGITS = BUILD / "tests/huggingface/logits"
+LOGITS, trainer = BUILD / "tests/huggingface/logits", partial(trainer_in, BUILD)
 AT_ONCE = 4  # on two cores; each needs a second or so, most of it to load libtorch
 
 
@@ -36,14 +34,10 @@ class Result(NamedTuple):
         return f"{'FAILED  ' if self.is_failure() else ''}{self.name}{planted}: {self.what} {differs}"
 
 
-def trainer(step):
-    return BUILD / step / step
-
-
 def start(commands):
     """Runs them all, a few at a time."""
     for i in range(0, len(commands), AT_ONCE):
-        run_all([list(map(str, command)) for command in commands[i : i + AT_ONCE]])
+        run_all(commands[i : i + AT_ONCE])
 
 
 def write_tokens(file, num_tokens, vocab_size, seed=1):
@@ -63,10 +57,6 @@ def windows(tokens, context, num_rows, first=0):
 def read_saved(out):
     """What LOGITS has written: tokens, targets and logits."""
     return load_file(out / "logits.safetensors")
-
-
-def read_report(out):
-    return json.loads((out / "report.json").read_text())
 
 
 def largest_difference(a, b):

@@ -1,11 +1,13 @@
 """Optimizer steps on a folder's model, by our trainers and by a loop in PyTorch."""
 
+import json
+
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from huggingface.models import BY_NAME, CONTEXT, VOCABULARY, read_model, write_model
-from huggingface.runs import Result, command, largest_difference, read_report, start, trainer, windows, write_tokens
+from huggingface.runs import Result, command, largest_difference, start, trainer, windows, write_tokens
 
 STEPS, ROWS = 20, 4  # rows of an optimizer step, on all ranks together
 TOLERANCE = 1e-4
@@ -65,7 +67,7 @@ def train_command(step, precision, model, data, out):
 def read_run(out):
     """Its losses, [STEPS], and its final parameters."""
     (checkpoint,) = (out / "checkpoints").glob(f"step_{STEPS:06}")
-    return torch.tensor(read_report(out)["losses"]), load_file(checkpoint / "model.safetensors")
+    return torch.tensor(json.loads((out / "report.json").read_text())["losses"]), load_file(checkpoint / "model.safetensors")
 
 
 def train(folder, tokens, precision="fp32", decays=lambda p: p.dim() > 1, clip_norm=CLIP_NORM, **changes):

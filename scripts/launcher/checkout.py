@@ -39,8 +39,11 @@ CPU = Kind(False, "release", "", ROOT / ".ladder/venv", ROOT / "scripts/requirem
 CUDA = Kind(True, "cuda", "-cuda", ROOT / ".ladder/venv-cuda", ROOT / "scripts/requirements-cuda.txt")
 
 
+BUILD = Path(os.environ.get("LADDER_BUILD") or CPU.build)  # of the programs that scripts and benchmarks start
+
+
 def use_cuda() -> Kind:
-    """What we start uses that build, too; LADDER_BUILD is for benchmarks/processes.py."""
+    """What we start uses that build, too."""
     os.environ.update(LADDER_CUDA="ON", LADDER_BUILD=str(CUDA.build))
     return CUDA
 
@@ -92,8 +95,12 @@ def read_kept(file: Path, default):
 
 
 def keep(file: Path, value):
-    """A kill leaves the old value or the new one."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps(value) + "\n")
+    write(file, json.dumps(value) + "\n")
+
+
+def write(file: Path, text: str):
+    """All of a file or nothing: a kill leaves the old one or the new one."""
+    new = file.with_name(f".{file.name}.partial")
+    new.write_text(text)
     new.replace(file)

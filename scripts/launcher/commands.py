@@ -181,7 +181,7 @@ def main(words: list[str]) -> int:
         return command(words[1:])
     except Failure as failure:
         say(str(failure))
-        return failure.code
+        return failure.status
     except BrokenPipeError:  # nobody reads what we say
         return 1
     except OSError as error:  # a program that is to be started, such as mpirun, or a file

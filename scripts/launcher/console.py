@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import NoReturn
 
 
-class Failure(Exception):
-    """Ends a command: what to say, and the exit code."""
+class Failure(SystemExit):
+    """Ends a command: what to say, and the exit code. Elsewhere Python says it, and ends with 1."""
 
-    def __init__(self, text: str, code: int):
+    def __init__(self, text: str, status: int):
         super().__init__(text)
-        self.code = code
+        self.status = status
 
 
 def speak(text: bytes, to: int, is_worth_waiting: Callable[[], bool]) -> None:

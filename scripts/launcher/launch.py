@@ -1,5 +1,6 @@
 """Starts trainers and benchmarks: one process, or several under mpirun. They save and stop when a signal asks them to."""
 
+import contextlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.console import Parser, count_from, fail, say, speak
-from launcher.processes import TICK_S, begin_child_that_ends_with_us, call, is_asked_to_stop, start, wait
+from launcher.processes import HEEDED, TICK_S, end, is_asked_to_stop, next_signal, signals_held, start, wait
 
 AGAIN = "saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
 ROOT_MAY_START = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -68,7 +69,7 @@ class Supervisor:
         return wait(self.child, self.stop)
 
     def start(self, command: list, **options) -> None:
-        self.child = start(command, preexec_fn=begin_child_that_ends_with_us, **options)
+        self.child = start(command, ends_with_us=True, **options)
 
     def explain(self, number: int) -> None:
         say(f"a process was killed by {describe_signal(number)}")
@@ -182,13 +183,35 @@ def mpirun(num_ranks: int, *options: str) -> list:
     return ["mpirun", *options, "-n", num_ranks, "--oversubscribe", "--bind-to", "none"] if num_ranks > 1 else []
 
 
+def command(program: Path, **options) -> list[str]:
+    """Of a trainer: micro_batch_size=2 is --micro-batch-size 2."""
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return [str(program), "--quiet", *words]
+
+
+def run_all(commands: list[list]) -> list[str]:
+    """Runs all at once; returns what each printed. If one fails, or a signal comes, it ends the others, and then this program."""
+    with contextlib.ExitStack() as stack:
+        outputs = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands]
+        children: list[subprocess.Popen] = []
+        stack.enter_context(signals_held())
+        stack.callback(end, children)
+        for command, (out, err) in zip(commands, outputs):
+            children.append(start(command, ends_with_us=True, stdout=out, stderr=err))
+        while None in (codes := [child.poll() for child in children]) and not any(codes):
+            if (number := next_signal(TICK_S)) in HEEDED:
+                raise SystemExit(128 + number)
+        texts = [[file.seek(0) or file.read() for file in pair] for pair in outputs]
+        for command, code, (out, err) in zip(commands, codes, texts):
+            if code:
+                fail(f"{shlex.join(map(str, command))}\nended with {code}:\n{(err or out).strip()}")
+        return [out for out, _ in texts]
+
+
 def train(program: Path, num_ranks: int, words: list) -> dict:
-    """The report of a run that is only measured. What it prints is shown if it fails."""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as file:
-        command = [*mpirun(num_ranks, "-q"), program, *words, "--quiet", "--out", Path(folder, "run")]
-        if call(command, stdout=file, stderr=subprocess.STDOUT):
-            file.seek(0)
-            fail(f"{program.name} failed on {num_ranks} rank(s): {shlex.join(map(str, words))}\n{file.read().strip()}")
+    """The report of a run that is only measured."""
+    with tempfile.TemporaryDirectory(prefix="ladder-train-") as folder:
+        run_all([[*mpirun(num_ranks, "-q"), program, *words, "--quiet", "--out", Path(folder, "run")]])
         return json.loads(Path(folder, "run/report.json").read_text())
 
 
@@ -203,5 +226,5 @@ def launch_mpirun(command: list, stopped: str) -> End:
 
 
 def launch_script(command: list) -> End:
-    """A benchmark that starts processes itself and ends them with itself (benchmarks/processes.py)."""
+    """A benchmark that starts processes itself and ends them with itself (run_all)."""
     return Supervisor(signal.SIGTERM, AGAIN, "stopping", "the benchmark was stopped").run(command)

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +21,7 @@ from typing import NoReturn
 STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1}
 HEEDED = {number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN}
 TICK_S = 0.2
+GRACE_S = 10  # mpirun needs a second or two to take its ranks down
 LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 LAUNCHER = os.getpid()
 
@@ -51,6 +53,16 @@ def begin_child_that_ends_with_us() -> None:
         os._exit(1)
 
 
+@contextlib.contextmanager
+def signals_held():
+    """Meanwhile signals wait, in a program that heeds them itself at other times."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED | {signal.SIGCHLD})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def next_signal(seconds: float | None = None) -> int | None:
     """The next signal, also one that has come before; nothing if none comes in time."""
     if seconds is None:
@@ -63,9 +75,10 @@ def is_asked_to_stop() -> bool:
     return bool(signal.sigpending() & HEEDED)
 
 
-def start(command: list, **options) -> subprocess.Popen:
+def start(command: list, ends_with_us: bool = False, **options) -> subprocess.Popen:
     """Once it returns, the child runs its program. It holds the lock of a set-up that is held."""
-    options = {"stdin": subprocess.DEVNULL, "start_new_session": True, "close_fds": False, "preexec_fn": begin_child, **options}
+    begin = begin_child_that_ends_with_us if ends_with_us else begin_child
+    options = {"stdin": subprocess.DEVNULL, "start_new_session": True, "close_fds": False, "preexec_fn": begin, **options}
     return subprocess.Popen([str(word) for word in command], **options)
 
 
@@ -101,6 +114,19 @@ def finish(child: subprocess.Popen, on_tick: Callable[[], None] | None = None) -
     if stopped_by:
         raise SystemExit(128 + stopped_by[0])
     return code
+
+
+def end(children: list[subprocess.Popen]) -> None:
+    """Tells them to end, mpirun with its ranks, and kills what has not ended after a while."""
+    for child in children:
+        if child.poll() is None:
+            child.terminate()
+    deadline = time.monotonic() + GRACE_S
+    while any(child.poll() is None for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for child in children:
+        child.kill()  # nothing to a child that has ended
+        child.wait()
 
 
 def call(command: list, on_tick: Callable[[], None] | None = None, **options) -> int:

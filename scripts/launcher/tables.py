@@ -31,6 +31,10 @@ def replaced(text, name, content, page="the page"):
 
 def cells_of(text, name):
     """{first cell: {head: cell}} of the table between the two comments of this name."""
-    _, _, rest = text.partition(f"<!-- {name}:begin -->")
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in rest.partition(f"<!-- {name}:end -->")[0].splitlines() if line.startswith("|")]
-    return {row[0]: dict(zip(lines[0], row, strict=True)) for row in lines[2:]}
+    head, _, *rows = read_table(text.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0])
+    return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+
+
+def read_table(text):
+    """The cells of each line: the head, the rule, the rows."""
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
