@@ -25,13 +25,13 @@ from typing import NamedTuple
 from results import ROOT, Progress, cpu_name, result_folder, results_parser, write, write_results
 import tensor_files
 from compare_runs import relative_distance
+from launcher.accounts import HELD
 from launcher.console import count_from
 from launcher.figures import Curve, Plot, chart, halves
 from launcher.launch import run_all
 from launcher.tables import cells_of, replaced, table_of
 
 CHAPTER = ROOT / "step0_single_gpu/precision"
-HELD = ("parameters", "gradients", "optimizer", "communication")
 MODEL = ["--layers", "2", "--heads", "4", "--channels", "64", "--context", "64"]
 SCHEDULE = ["--lr", "1e-3", "--warmup-steps", "50"]
 ON_ONE = ["--micro-batch-size", "16"]

@@ -29,6 +29,15 @@ def expect(condition, *what):
         raise AssertionError(" ".join(map(str, what)))
 
 
+def refusal(error, call, *arguments):
+    """What the error says with which a call refuses these; nothing if it takes them."""
+    try:
+        call(*arguments)
+    except error as refused:
+        return str(refused)
+    return ""
+
+
 class Checkout:
     def __init__(self, folder):
         self.root = Path(folder).resolve() / "a checkout"  # with a space

@@ -9,6 +9,7 @@ from from_nanogpt import Refused, write_folder
 from huggingface.logits import ROWS, TOLERANCE, logits_command, logits_of
 from huggingface.models import BY_NAME, CHANNELS, CONTEXT, HEADS, LAYERS, POSITIONS, VOCABULARY, read_model, write_model
 from huggingface.runs import ROOT, Result, largest_difference, read_saved, start, windows, write_tokens
+from stand_ins import refusal
 
 LLM_C_MAGIC, LLM_C_VERSIONS = 20240326, {torch.float32: 3, torch.bfloat16: 5}
 LINEAR = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")  # which both have as [out, in]
@@ -98,12 +99,5 @@ def check_refusals(source, parent):
         files[parent / f"{i}.pt", parent / "made"] = reason
     files |= {(cut, parent / "made"): "cannot be read as", (parent / "none.pt", parent / "made"): "no such file", (source, exists): "already exists"}
     for (file, made), reason in files.items():
-        yield Result("nanoGPT", f"what is said of a ckpt.pt and '{reason}'", reason not in refusal_of(file, made))
+        yield Result("nanoGPT", f"what is said of a ckpt.pt and '{reason}'", reason not in refusal(Refused, write_folder, file, made))
     yield Result("nanoGPT", "what refusals leave behind and nothing", len([*parent.iterdir()]) - len(SPOILS) - 2)
-
-
-def refusal_of(file, made):
-    try:
-        return write_folder(file, made) or "it is accepted"
-    except Refused as refused:
-        return str(refused)

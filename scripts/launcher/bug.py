@@ -16,6 +16,7 @@ from launcher.launch import launch, split_ranks
 from launcher.processes import output_of
 from launcher.rungs import read_rungs
 from launcher.steps import resolve_step, step_names, trainer_in
+from read_trace import read_trace
 
 HOME = ROOT / ".ladder/bug"
 STATE, SCORE, ANSWERS = HOME / "bug.json", HOME / "score.json", HOME / "answers"
@@ -112,12 +113,10 @@ def account(kind: Kind, step: str, num_ranks: int, out: Path):
     trace.unlink(missing_ok=True)
     if short_run(kind, step, num_ranks, [*options_of(step, num_ranks), "--check-collectives", "10", "--trace", trace], out):
         return None
-    report, ranks = json.loads((out / "report.json").read_text()), {}
+    report = json.loads((out / "report.json").read_text())
     held = [{key: of_rank[key] for key in theory} for of_rank, theory in zip(report["memory"], report["memory_theory"])]
-    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X" and event["cat"] != "wait"]
-    for event in sorted(events, key=lambda event: event["ts"]):
-        ranks.setdefault(event["pid"], []).append((event["cat"], event["name"]))
-    return [report[key] for key in SAME], held, ranks
+    order = [[each.name for each in sorted([*rank.spans, *rank.operations], key=lambda each: each.begin)] for rank in read_trace(trace).ranks]
+    return [report[key] for key in SAME], held, order
 
 
 # ---- once it is planted -----------------------------------------------------------------------------------------------
