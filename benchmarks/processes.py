@@ -15,7 +15,8 @@ from stand_ins import Checkout, expect
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from results import Progress, run_all
+from results import Progress
+from launcher.launch import run_all
 with Progress(2) as progress:
     progress.add("first")
     run_all([["sh", "-c", f"echo begun >>begun; {ending}"] for ending in sys.argv[2:]])

@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))  # where benchmarks find the launcher's modules
 from launcher.checkout import BUILD, write  # noqa: E402
 from launcher.console import SelfTest  # noqa: E402
-from launcher.launch import run_all  # noqa: E402, F401
 from launcher.plan_speed import quiet  # noqa: E402
 from launcher.processes import HEEDED, hold_signals, is_asked_to_stop  # noqa: E402
 

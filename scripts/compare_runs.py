@@ -172,8 +172,7 @@ def series_differences(report, reference, within):
 
 def relative_distance(found, wanted):
     """Norm of the differences over the norm of what is wanted, unless that is 0."""
-    difference = math.sqrt(math.fsum((x - y) ** 2 for x, y in zip(found, wanted, strict=True)))
-    norm = math.sqrt(math.fsum(y * y for y in wanted))
+    difference, norm = math.dist(found, wanted), math.hypot(*wanted)
     return difference / norm if norm else difference
 
 

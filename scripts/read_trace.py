@@ -88,18 +88,14 @@ def length(ranges):
     return sum(b - a for a, b in ranges)
 
 
-def is_stage(span):
-    return "chunk" in span.args and span.name in COMPUTING
-
-
 def bubbles(trace, steps):
-    """For each rank the share of idle time; None for what is no pipeline."""
+    """For each rank the share of idle time; None for what is no pipeline, whose computations belong to a chunk."""
     idle, total = [0] * len(trace.ranks), 0
     for number in steps:
         own = []
         for rank in trace.ranks:
             step = rank.step(number)
-            own.append([span for span in rank.spans if is_stage(span) and step.begin <= span.begin < step.end])
+            own.append([span for span in rank.named(*COMPUTING) if "chunk" in span.args and step.begin <= span.begin < step.end])
         if not all(own):
             return None
         begin, end = min(span.begin for spans in own for span in spans), max(span.end for spans in own for span in spans)

@@ -265,9 +265,6 @@ class Planner:
         sent = max(sum(op["bytes_sent"] for op in rank["sends"].values()) / rank["in_steps"] for rank in facts["ranks"])
         return Planned(candidate, "", state[fullest], working[fullest], sent, *estimate(facts, self.speed, self.link))
 
-    def plan_all(self):
-        return [self.plan(each) for each in candidates(self.ranks, self.words, self.layers, self.whole["microbatches"])]
-
 
 # ---- what it says -----------------------------------------------------------------------------------------------------
 
@@ -331,7 +328,7 @@ def run(words):
     need_release(kind, *LOOPS)
     try:
         planner = Planner(Trainers(kind.build), arguments.ranks, words, arguments.link, arguments.speed, arguments.here)
-        plans = planner.plan_all()
+        plans = [planner.plan(each) for each in candidates(planner.ranks, words, planner.layers, planner.whole["microbatches"])]
     except Refusal as refusal:
         usage_error(str(refusal))
     except WrongPlan as mistake:
