@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <sstream>
 
 #include "common/core/check.hpp"
@@ -48,7 +49,7 @@ std::string cells_of(const Effect& effect, const Effect& right) {
                 fixed("%.3f", effect.true_val_loss), " |");
 }
 
-// The table's rows, as cells: all lines that begin with |, but the ruler under the head.
+// The words and numbers in each line of the table, but for the ruler under the head.
 std::vector<std::vector<std::string>> rows_in(const std::string& text) {
   std::vector<std::vector<std::string>> rows;
   std::istringstream lines(text);
@@ -56,36 +57,24 @@ std::vector<std::vector<std::string>> rows_in(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     is_table = line.starts_with("| run |") || (is_table && line.starts_with("|"));
     if (!is_table || line.starts_with("| ---")) continue;
-    std::istringstream cells(line.substr(1));
-    rows.emplace_back();
-    for (std::string cell; std::getline(cells, cell, '|');) rows.back().push_back(cell);
+    for (char& sign : line) sign = std::string("|()").find(sign) == std::string::npos ? sign : ' ';
+    std::istringstream words(line);
+    rows.emplace_back(std::istream_iterator<std::string>(words),
+                      std::istream_iterator<std::string>());
   }
   return rows;
 }
 
-// A cell's numbers; none if it is text.
-std::vector<double> numbers_in(std::string cell) {
-  std::replace_if(
-      cell.begin(), cell.end(), [](char c) { return c == '(' || c == ')'; }, ' ');
-  std::istringstream words(cell);
-  std::vector<double> numbers;
-  for (double number; words >> number;) numbers.push_back(number);
-  return words.eof() ? numbers : std::vector<double>();
-}
-
-bool agree(const std::string& cell, const std::string& fresh) {
-  const std::vector<double> a = numbers_in(cell), b = numbers_in(fresh);
-  if (a.empty() || a.size() != b.size()) return cell == fresh;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!(std::abs(a[i] - b[i]) <= std::max(0.005, 0.01 * std::abs(b[i])))) return false;
-  }
-  return true;
+bool agree(const std::string& word, const std::string& fresh) {
+  std::istringstream words(word + " " + fresh);
+  double a = 0, b = 0;
+  if (!(words >> a >> b)) return word == fresh;
+  return std::abs(a - b) <= std::max(0.005, 0.01 * std::abs(b));
 }
 
 }  // namespace
 
-std::vector<EffectRow> measure_effects(std::int64_t num_steps, std::uint64_t seed,
-                                       const Corpus& corpus) {
+std::vector<EffectRow> measure_effects(std::int64_t num_steps, std::uint64_t seed) {
   std::vector<EffectRow> rows = {{"right", {}, {}}, {"right, other weights", {}, {}}};
   for (const Mistake mistake : kAllMistakes) {
     if (mistake != Mistake::kNone) rows.push_back({name_of(mistake), {}, {}});
@@ -94,14 +83,14 @@ std::vector<EffectRow> measure_effects(std::int64_t num_steps, std::uint64_t see
     const auto effect = recipe == Recipe::kSgd ? &EffectRow::sgd : &EffectRow::adamw;
     Experiment experiment = {
         .recipe = recipe, .num_steps = num_steps, .data_seed = seed, .model_seed = seed};
-    const Outcome right = train_with(Mistake::kNone, experiment, corpus);
+    const Outcome right = train_with(Mistake::kNone, experiment);
     rows[0].*effect = effect_of(right, right, recipe);
     experiment.model_seed = seed + 1;
-    rows[1].*effect = effect_of(train_with(Mistake::kNone, experiment, corpus), right, recipe);
+    rows[1].*effect = effect_of(train_with(Mistake::kNone, experiment), right, recipe);
     experiment.model_seed = seed;
     for (std::size_t row = 2; row < rows.size(); ++row) {
       const Mistake mistake = mistake_named(rows[row].name).value();
-      rows[row].*effect = effect_of(train_with(mistake, experiment, corpus), right, recipe);
+      rows[row].*effect = effect_of(train_with(mistake, experiment), right, recipe);
     }
   }
   return rows;
@@ -130,13 +119,13 @@ std::vector<std::string> compare_tables(const std::string& text, const std::stri
   for (std::size_t i = 0; i < new_rows.size(); ++i) {
     if (old_rows[i].size() != new_rows[i].size()) {
       differences.push_back(concat("line ", i + 1, " of the table has ", old_rows[i].size(),
-                                   " cells, not ", new_rows[i].size()));
+                                   " words, not ", new_rows[i].size()));
       continue;
     }
-    for (std::size_t cell = 0; cell < new_rows[i].size(); ++cell) {
-      if (agree(old_rows[i][cell], new_rows[i][cell])) continue;
-      differences.push_back(concat("line ", i + 1, " of the table,", new_rows[i][0], ": it says",
-                                   old_rows[i][cell], "where a new run has", new_rows[i][cell]));
+    for (std::size_t k = 0; k < new_rows[i].size(); ++k) {
+      if (agree(old_rows[i][k], new_rows[i][k])) continue;
+      differences.push_back(concat("line ", i + 1, " of the table, ", new_rows[i][0], ": it says ",
+                                   old_rows[i][k], " where a new run has ", new_rows[i][k]));
     }
   }
   return differences;

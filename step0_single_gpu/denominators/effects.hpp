@@ -27,14 +27,13 @@ struct EffectRow {
 
 // A row for the right run, then one for a right run from other initial weights (how much is
 // chance?), then one for each mistake. Takes two runs of num_steps for each row.
-std::vector<EffectRow> measure_effects(std::int64_t num_steps, std::uint64_t seed,
-                                       const Corpus& corpus);
+std::vector<EffectRow> measure_effects(std::int64_t num_steps, std::uint64_t seed);
 
 // The rows as a table in Markdown.
 std::string table_of(const std::vector<EffectRow>& rows);
 
 // Returns what differs between the table in `text`, a Markdown file, and `fresh`: a line for each
-// cell. Another CPU rounds differently, and training amplifies that, so numbers may differ by 0.005
+// number. Another CPU rounds differently, and training amplifies that, so numbers may differ by 0.005
 // or 1%, whichever is more.
 std::vector<std::string> compare_tables(const std::string& text, const std::string& fresh);
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 
+#include <map>
 #include <span>
 
 #include "common/core/compute_threads.hpp"
@@ -77,19 +78,25 @@ TrainOptions options_of(const Experiment& experiment) {
   return options;
 }
 
-Corpus::Corpus(Rows rows)
-    : training(Dataset::open_training({.rows = rows, .context = kContext})),
-      validation(Dataset::open_validation({.rows = rows, .context = kContext})) {}
+// Opened once for many runs: generating it takes longer than a short run.
+const Laboratory::Corpus& Laboratory::corpus_of(Rows rows) {
+  static std::map<Rows, Corpus> opened;
+  const DataOptions options = {.rows = rows, .context = kContext};
+  if (!opened.contains(rows))
+    opened.emplace(rows,
+                   Corpus{Dataset::open_training(options), Dataset::open_validation(options)});
+  return opened.at(rows);
+}
 
-Laboratory::Laboratory(const Experiment& experiment, const Corpus& corpus)
+Laboratory::Laboratory(const Experiment& experiment)
     : experiment_(experiment),
-      corpus_(corpus),
+      corpus_(corpus_of(experiment.rows)),
       options_(options_of(experiment)),
       flat_(layout_of(options_)),
       model_(build_model(options_, flat_)),
       grads_(flat_),
       loss_sum_(loss_of(model_, kNextToken)),
-      order_(epoch_order(corpus.training.num_samples(), experiment.data_seed, /*epoch=*/0,
+      order_(epoch_order(corpus_.training.num_samples(), experiment.data_seed, /*epoch=*/0,
                          SampleOrder::kShuffled)) {
   set_compute_threads(options_.num_threads);
 }
@@ -111,8 +118,8 @@ Microbatches Laboratory::validation() const {
   return Microbatches(std::move(list));
 }
 
-Outcome train_with(Mistake mistake, const Experiment& experiment, const Corpus& corpus) {
-  Laboratory lab(experiment, corpus);
+Outcome train_with(Mistake mistake, const Experiment& experiment) {
+  Laboratory lab(experiment);
   const TrainOptions& options = lab.options();
   Optimizer optimizer(lab.flat(), lab.grads(), options.optimizer);
   Outcome outcome;

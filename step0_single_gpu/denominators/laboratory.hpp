@@ -33,6 +33,7 @@ enum class Recipe {
 double clip_norm_of(Recipe recipe);  // 0: off
 
 struct Experiment {
+  Rows rows = Rows::kDocuments;
   Cut cut;
   Recipe recipe = Recipe::kSgd;
   std::int64_t num_steps = 30;
@@ -43,17 +44,11 @@ struct Experiment {
 // The options of a trainer that trains like this.
 TrainOptions options_of(const Experiment& experiment);
 
-// The built-in corpus, opened once for many runs: generating it takes longer than a short run.
-struct Corpus {
-  explicit Corpus(Rows rows = Rows::kDocuments);
-  Dataset training, validation;
-};
-
 // A model, its gradients and its data, before the first step. From here on the process computes
-// with one thread. Lifetime: `corpus` outlives this.
+// with one thread.
 class Laboratory {
  public:
-  Laboratory(const Experiment& experiment, const Corpus& corpus);
+  explicit Laboratory(const Experiment& experiment);
   Laboratory(const Laboratory&) = delete;
   Laboratory& operator=(const Laboratory&) = delete;
 
@@ -67,6 +62,11 @@ class Laboratory {
   FlatGradients& grads() { return grads_; }
 
  private:
+  struct Corpus {  // the built-in one
+    Dataset training, validation;
+  };
+  static const Corpus& corpus_of(Rows rows);
+
   Experiment experiment_;
   const Corpus& corpus_;
   TrainOptions options_;
@@ -89,6 +89,6 @@ struct Outcome {
 };
 
 // Trains as `experiment` says, with this mistake.
-Outcome train_with(Mistake mistake, const Experiment& experiment, const Corpus& corpus);
+Outcome train_with(Mistake mistake, const Experiment& experiment);
 
 }  // namespace ladder::lab

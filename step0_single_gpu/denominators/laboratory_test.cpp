@@ -19,16 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Opened once for all tests.
-const Corpus& documents() {
-  static const Corpus corpus(Rows::kDocuments);
-  return corpus;
-}
-const Corpus& windows() {
-  static const Corpus corpus(Rows::kWindows);
-  return corpus;
-}
-
 // Sums in fp32 against sums in double.
 constexpr double kRounding = 1e-5;
 
@@ -42,7 +32,7 @@ at::Tensor gradient_from(Mistake mistake, Laboratory& lab, const GlobalBatch& ba
 // Windows have 256 targets each, so a mean of means is the mean; only scaling twice stays wrong.
 TEST(EqualMicrobatches, ForgiveAllButScalingTwice) {
   for (const Cut& cut : {Cut{}, Cut{2, 1, 4, 1}}) {
-    Laboratory lab({.cut = cut}, windows());
+    Laboratory lab({.rows = Rows::kWindows, .cut = cut});
     const GlobalBatch batch = lab.next();
     const at::Tensor right = gradient_from(Mistake::kNone, lab, batch);
     for (const Mistake mistake : kAllMistakes) {
@@ -51,7 +41,7 @@ TEST(EqualMicrobatches, ForgiveAllButScalingTwice) {
       EXPECT_EQ(is_wrong, error > kRounding) << name_of(mistake) << ": " << error;
     }
   }
-  Laboratory lab({}, windows());
+  Laboratory lab({.rows = Rows::kWindows});
   const double right = evaluate(Mistake::kNone, lab.loss_sum(), lab.validation());
   for (const Mistake mistake : {Mistake::kValidationMeans, Mistake::kPadding})
     EXPECT_NEAR(evaluate(mistake, lab.loss_sum(), lab.validation()), right, kRounding);
@@ -78,8 +68,9 @@ constexpr Cut kNoPipeline = {.ranks = 1, .flushes = 4, .microbatches = 1, .rows 
 // microbatches are equal; README.md has the figures if they are not.
 TEST(LossScale, FollowsFromOneDenominatorOnlyIfMicrobatchesAreEqual) {
   for (const bool are_equal : {true, false}) {
-    const Corpus& corpus = are_equal ? windows() : documents();
-    Laboratory pipeline({.cut = kPipeline}, corpus), plain({.cut = kNoPipeline}, corpus);
+    const Rows rows = are_equal ? Rows::kWindows : Rows::kDocuments;
+    Laboratory pipeline({.rows = rows, .cut = kPipeline}),
+        plain({.rows = rows, .cut = kNoPipeline});
     const GlobalBatch in_16 = pipeline.next(), in_4 = plain.next();
     const at::Tensor right = gradient_from(Mistake::kNone, pipeline, in_16);
     EXPECT_TRUE(close_in_norm(gradient_from(Mistake::kNone, plain, in_4), right, kRounding));
@@ -117,16 +108,16 @@ TEST(ScaleInvariance, AdamWForgetsACommonFactorAndSgdDoesNot) {
 // the right run, because both are clipped, and takes the same steps.
 TEST(Training, PaddingShortensAStepOfSgdAndNoneOfClippedAdamW) {
   Experiment experiment = {.num_steps = 1};
-  const Outcome right = train_with(Mistake::kNone, experiment, documents());
-  const Outcome padding = train_with(Mistake::kPadding, experiment, documents());
+  const Outcome right = train_with(Mistake::kNone, experiment);
+  const Outcome padding = train_with(Mistake::kPadding, experiment);
   const double factor = static_cast<double>(right.target_tokens[0]) / (8 * 256);
   EXPECT_LT(factor, 0.9);
   EXPECT_TRUE(
       close_in_norm(padding.params - padding.start, (right.params - right.start) * factor, 1e-4));
   EXPECT_NEAR(padding.losses[0], right.losses[0] * factor, 1e-5);
   experiment = {.recipe = Recipe::kClippedAdamW, .num_steps = 4};
-  const Outcome adamw = train_with(Mistake::kNone, experiment, documents());
-  const Outcome adamw_padding = train_with(Mistake::kPadding, experiment, documents());
+  const Outcome adamw = train_with(Mistake::kNone, experiment);
+  const Outcome adamw_padding = train_with(Mistake::kPadding, experiment);
   EXPECT_TRUE(close_in_norm(adamw_padding.params - adamw.start, adamw.params - adamw.start, 1e-3));
   EXPECT_LT(adamw_padding.losses.back(), 0.95 * adamw.losses.back());
   for (const double grad_norm : adamw_padding.grad_norms)
@@ -135,7 +126,7 @@ TEST(Training, PaddingShortensAStepOfSgdAndNoneOfClippedAdamW) {
 
 // The table of README.md, after few steps: its signs, not its digits.
 TEST(Effects, GradientNormsAndParametersTellWhatTheLossHides) {
-  const std::vector<EffectRow> rows = measure_effects(/*num_steps=*/2, /*seed=*/1, documents());
+  const std::vector<EffectRow> rows = measure_effects(/*num_steps=*/2, /*seed=*/1);
   ASSERT_EQ(rows.size(), 7u);
   EXPECT_EQ(rows[0].sgd.norm_ratio, 1);
   EXPECT_EQ(rows[0].adamw.distance, 0);
@@ -162,7 +153,7 @@ TEST(Table, ComparesNumbersWithinOnePercentAndTextAsItIs) {
   EXPECT_THAT(compare_tables("text\n\n" + table + "\n| other | table |\n", table), IsEmpty());
   EXPECT_THAT(compare_tables(with({3.52, 0.004, 3.4, 3.4, 1, 1}), table), IsEmpty());
   EXPECT_THAT(compare_tables(with({3.5, 0, 3.45, 3.4, 1, 1}), table),
-              ElementsAre(HasSubstr("line 2 of the table, right : it says 3.450 where a new run "
+              ElementsAre(HasSubstr("line 2 of the table, right: it says 3.450 where a new run "
                                     "has 3.400")));
   EXPECT_THAT(compare_tables(with({3.5, 0.006, 3.4, 3.4, 1, 1}), table),
               ElementsAre(HasSubstr("0.006")));
@@ -172,7 +163,7 @@ TEST(Table, ComparesNumbersWithinOnePercentAndTextAsItIs) {
               ElementsAre("the table has 3 lines, not 2"));
   EXPECT_THAT(compare_tables("no table", table), ElementsAre("the table has 0 lines, not 2"));
   EXPECT_THAT(compare_tables(with({std::nan(""), 0, 3.4, 3.4, 1, 1}), table),
-              ElementsAre(HasSubstr("nan")));
+              ElementsAre(HasSubstr("says nan"), HasSubstr("says +nan")));
 }
 
 }  // namespace

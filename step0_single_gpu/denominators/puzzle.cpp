@@ -1,13 +1,16 @@
 #include "step0_single_gpu/denominators/puzzle.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
+#include "common/core/listed.hpp"
 #include "common/core/seed.hpp"
 
 namespace ladder::lab {
@@ -21,37 +24,41 @@ constexpr Cut kCuts[] = {
     {.ranks = 2, .flushes = 1, .microbatches = 1, .rows = 4},
 };
 
-std::string rounded(const std::vector<double>& values) {
-  std::string text;
+// To six digits.
+Json rounded(const std::vector<double>& values) {
+  Json all = Json::array();
   for (const double value : values) {
     char number[32];
     std::snprintf(number, sizeof number, "%.6g", value);
-    text += (text.empty() ? "" : ", ") + std::string(number);
+    all.push_back(std::stod(number));
   }
-  return concat("[", text, "]");
+  return all;
 }
 
-std::string member(const char* name, const std::string& value) {
-  return concat("\"", name, "\": ", value);
+// An object, a line for the members of each of these.
+std::string object_of(const std::vector<Json>& lines, const std::string& indent) {
+  std::string text;
+  for (const Json& members : lines) {
+    const std::string line = members.dump();
+    text += (text.empty() ? "{" : ",\n" + indent) + line.substr(1, line.size() - 2);
+  }
+  return text + "}";
 }
 
 std::string cut_report(const Cut& cut, const Outcome& outcome) {
-  const auto last_step = static_cast<std::int64_t>(outcome.losses.size());
-  const Json config = {{"data_parallel_size", cut.ranks},
-                       {"accumulation", cut.flushes},
-                       {"num-microbatches", cut.microbatches},
-                       {"micro-batch-size", cut.rows}};
-  const std::string val_loss = rounded({outcome.val_loss});
-  const std::string cut_members = config.dump();
-  return concat("  {", cut_members.substr(1, cut_members.size() - 2), ",\n   ",
-                member("microbatch_targets", Json(outcome.microbatch_targets).dump()), ",\n   ",
-                member("target_tokens", Json(outcome.target_tokens).dump()), ",\n   ",
-                member("losses", rounded(outcome.losses)), ",\n   ",
-                member("grad_norms", rounded(outcome.grad_norms)), ",\n   ",
-                member("param_norms", rounded(outcome.param_norms)), ",\n   ",
-                member("val_losses", concat("[{\"step\": ", last_step, ", \"loss\": ",
-                                            val_loss.substr(1, val_loss.size() - 2), "}]")),
-                "}");
+  return object_of(
+      {{{"data_parallel_size", cut.ranks},
+        {"accumulation", cut.flushes},
+        {"num-microbatches", cut.microbatches},
+        {"micro-batch-size", cut.rows}},
+       {{"microbatch_targets", outcome.microbatch_targets}},
+       {{"target_tokens", outcome.target_tokens}},
+       {{"losses", rounded(outcome.losses)}},
+       {{"grad_norms", rounded(outcome.grad_norms)}},
+       {{"param_norms", rounded(outcome.param_norms)}},
+       {{"val_losses",
+         {{{"step", outcome.losses.size()}, {"loss", rounded({outcome.val_loss})[0]}}}}}},
+      "   ");
 }
 
 // What the answer would mean for the reports; the learner checks it against them.
@@ -77,38 +84,28 @@ const char* consequence_of(Mistake mistake) {
   throw CheckError(concat("no such mistake: ", static_cast<int>(mistake)));
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
-std::string all_names() {
-  std::string names;
-  for (const Mistake mistake : kAllMistakes)
-    names += concat(names.empty() ? "" : ", ", name_of(mistake));
-  return names;
-}
-
 // The answers by run; what is not an answer is a fault.
 std::map<char, Mistake> read_answers(const std::string& text, std::vector<std::string>& faults) {
+  static const std::regex answer(concat(R"(\s*([)", kRuns, R"(])\s*:\s*(.*?)\s*)")),
+      nothing(R"(\s*)");
   std::map<char, Mistake> answers;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    line = trimmed(line.substr(0, line.find('#')));
-    if (line.empty()) continue;
-    const std::size_t colon = line.find(':');
-    const std::string run = trimmed(line.substr(0, colon));
-    const std::string name = colon == std::string::npos ? "" : trimmed(line.substr(colon + 1));
-    const bool is_run =
-        run.size() == 1 && std::string(kRuns, std::size(kRuns)).find(run) != std::string::npos;
-    if (colon == std::string::npos || !is_run) {
+    line.resize(std::min(line.find('#'), line.size()));
+    if (std::regex_match(line, nothing)) continue;
+    std::smatch parts;
+    if (!std::regex_match(line, parts, answer)) {
       faults.push_back(
           concat("'", line, "' is no answer; write a run, a colon and a name, as in a: right"));
-    } else if (!mistake_named(name)) {
-      faults.push_back(concat("run ", run, ": '", name, "' is none of ", all_names()));
-      answers.try_emplace(run[0], Mistake::kNone);
-    } else if (!answers.try_emplace(run[0], *mistake_named(name)).second) {
+      continue;
+    }
+    const char run = *parts[1].first;
+    const std::string name = parts[2];
+    if (!mistake_named(name)) {
+      std::vector<const char*> names;
+      for (const Mistake mistake : kAllMistakes) names.push_back(name_of(mistake));
+      faults.push_back(concat("run ", run, ": '", name, "' is none of ", listed(names)));
+    } else if (!answers.try_emplace(run, *mistake_named(name)).second) {
       faults.push_back(concat("run ", run, " has two answers"));
     }
   }
@@ -120,13 +117,13 @@ std::map<char, Mistake> read_answers(const std::string& text, std::vector<std::s
 std::vector<Mistake> hidden_mistakes(std::uint64_t seed) {
   Random random(derive_seed(seed, "loss scaling, hidden mistakes"));
   std::vector<Mistake> hidden;
-  for (std::size_t run = 0; run < std::size(kRuns); ++run)
+  for (std::size_t run = 0; run < kRuns.size(); ++run)
     hidden.push_back(
         kAllMistakes[random.below(static_cast<std::int64_t>(std::size(kAllMistakes)))]);
   return hidden;
 }
 
-std::string puzzle_report(char run, Mistake mistake, std::uint64_t seed, const Corpus& corpus) {
+std::string puzzle_report(char run, Mistake mistake, std::uint64_t seed) {
   const std::uint64_t run_seed = derive_seed(seed, concat("loss scaling puzzle, run ", run));
   Experiment experiment = {.recipe = Recipe::kClippedAdamW,
                            .num_steps = 3,
@@ -144,10 +141,10 @@ std::string puzzle_report(char run, Mistake mistake, std::uint64_t seed, const C
   for (const Cut& cut : kCuts) {
     experiment.cut = cut;
     cuts +=
-        concat(cuts.empty() ? "" : ",\n", cut_report(cut, train_with(mistake, experiment, corpus)));
+        concat(cuts.empty() ? "" : ",\n", "  ", cut_report(cut, train_with(mistake, experiment)));
   }
-  return concat("{\n ", member("run", concat("\"", run, "\"")), ",\n ",
-                member("config", config.dump()), ",\n ", member("cuts", "[\n"), cuts, "\n ]\n}\n");
+  return concat("{\n \"run\":\"", run, "\",\n \"config\":", config.dump(), ",\n \"cuts\":[\n", cuts,
+                "\n ]\n}\n");
 }
 
 std::vector<std::string> grade_answers(const std::string& text, std::uint64_t seed) {

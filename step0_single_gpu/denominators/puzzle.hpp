@@ -7,20 +7,21 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "step0_single_gpu/denominators/laboratory.hpp"
 
 namespace ladder::lab {
 
-inline constexpr char kRuns[] = {'a', 'b', 'c', 'd', 'e'};
+inline constexpr std::string_view kRuns = "abcde";
 
 // What the runs of the puzzle with this seed do. A mistake may occur several times, or never.
 std::vector<Mistake> hidden_mistakes(std::uint64_t seed);
 
 // The report of one run, as JSON, without the name of its mistake. Numbers have six digits. Trains
 // four times.
-std::string puzzle_report(char run, Mistake mistake, std::uint64_t seed, const Corpus& corpus);
+std::string puzzle_report(char run, Mistake mistake, std::uint64_t seed);
 
 // Grades a text of lines such as "a: right"; '#' starts a comment. Returns a line for each fault;
 // nothing if the text says of every run what it does.

@@ -12,9 +12,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
-#include "common/testing/program.hpp"
-#include "common/testing/temp_folder.hpp"
-#include "common/train/checkpoint/disk.hpp"
+#include "common/testing/process_test.hpp"
 
 namespace ladder::lab {
 namespace {
@@ -24,11 +22,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-const Corpus& built_in_corpus() {
-  static const Corpus corpus;
-  return corpus;
-}
 
 std::string file_of(const std::string& name) {
   return std::string(LADDER_LAB) + "/" + name;
@@ -62,7 +55,7 @@ void expect_alike(const Json& a, const Json& b, const std::string& where) {
 TEST(Reports, AreThoseThatTheProgramWrites) {
   const std::vector<Mistake> hidden = hidden_mistakes(1);
   for (std::size_t i = 0; i < hidden.size(); ++i) {
-    const std::string fresh = puzzle_report(kRuns[i], hidden[i], 1, built_in_corpus());
+    const std::string fresh = puzzle_report(kRuns[i], hidden[i], 1);
     expect_alike(committed(kRuns[i]), parse_json(fresh, "a new report"), concat("run ", kRuns[i]));
     for (const Mistake mistake : kAllMistakes)
       EXPECT_EQ(fresh.find(name_of(mistake)), std::string::npos) << "it gives itself away";
@@ -92,7 +85,7 @@ TEST(Reports, SayEnoughForADiagnosis) {
   for (std::size_t i = 0; i < hidden.size(); ++i)
     EXPECT_STREQ(name_of(diagnose(committed(kRuns[i]))), name_of(hidden[i])) << kRuns[i];
   // Not among the five.
-  const std::string padding = puzzle_report('a', Mistake::kPadding, 1, built_in_corpus());
+  const std::string padding = puzzle_report('a', Mistake::kPadding, 1);
   EXPECT_EQ(diagnose(parse_json(padding, "padding")), Mistake::kPadding);
 }
 
@@ -153,36 +146,30 @@ TEST(Grades, SaysWhatIsNoAnswer) {
   EXPECT_THAT(grade_answers("", 1), ::testing::SizeIs(5));
 }
 
-// Expects this exit code, and returns what the program says.
-std::string run_lab(const std::vector<std::string>& arguments, int exit_code) {
-  std::vector<std::string> command = {LADDER_DENOMINATORS};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  const ProgramResult result = run_program(command);
-  EXPECT_EQ(result.exit_code, exit_code) << result.output;
-  return result.output;
-}
+class LabProgram : public ProcessTest {
+ protected:
+  std::string lab(const std::string& arguments, int exit_code,
+                  const std::vector<std::string>& says = {}) const {
+    return run(concat(one_word(LADDER_DENOMINATORS), " ", arguments), exit_code, says);
+  }
+};
 
-TEST(Program, HelpsAndRefuses) {
-  const std::string help = run_lab({"--help"}, 0);
+TEST_F(LabProgram, HelpsAndRefuses) {
+  const std::string help = lab("--help", 0);
   for (const Mistake mistake : kAllMistakes) EXPECT_THAT(help, HasSubstr(name_of(mistake)));
-  const auto expect_refused = [](const std::vector<std::string>& arguments, const char* why) {
-    EXPECT_THAT(run_lab(arguments, 2), AllOf(StartsWith("error: "), HasSubstr(why)));
-  };
-  expect_refused({"--stepz", "3"}, "unknown option --stepz (--help lists all)");
-  expect_refused({"--steps", "0"}, "--steps is 0, it must be at least 1");
-  expect_refused({"--check", "a.md", "--grade", "b"}, "give only one");
+  lab("--stepz 3", 2, {"error: ", "--stepz"});
+  lab("--steps 0", 2, {"error: --steps is 0, it must be at least 1"});
+  lab("--check a.md --grade b", 2, {"error: --check excludes --grade"});
 }
 
 // README.md's own table is checked by the command there; scripts/check_readme_commands runs it.
-TEST(Program, GradesAnswersAndChecksATable) {
-  const TempFolder folder;
-  EXPECT_EQ(run_lab({"--grade", folder.write("right", right_answers(1))}, 0),
-            "all five answers are right\n");
-  EXPECT_THAT(run_lab({"--grade", folder.write("wrong", "a: right\n")}, 1),
-              HasSubstr("run b has no answer\n"));
-  const std::string table = folder.write("table.md", "| run | nothing |\n");
-  EXPECT_THAT(run_lab({"--steps", "1", "--check", table}, 1),
-              HasSubstr("the table has 1 lines, not 8"));
+TEST_F(LabProgram, GradesAnswersAndChecksATable) {
+  folder_.write("right", right_answers(1));
+  lab("--grade right", 0, {"all five answers are right\n"});
+  folder_.write("wrong", "a: right\n");
+  lab("--grade wrong", 1, {"run b has no answer\n"});
+  folder_.write("table.md", "| run | nothing |\n");
+  lab("--steps 1 --check table.md", 1, {"the table has 1 lines, not 8"});
 }
 
 }  // namespace
