@@ -8,7 +8,7 @@
 
 #include "common/core/trace.hpp"
 #include "common/testing/rank_test.hpp"
-#include "step4_bucketed_ddp/exercise/small_model.hpp"
+#include "step4_bucketed_ddp/exercise/bucketed_model.hpp"
 
 namespace ladder {
 namespace {
@@ -19,14 +19,13 @@ class GradientBucketerTest : public RankTest {};
 TEST_ON_RANKS(GradientBucketerTest, TracesTheBucketsThatAnotherThreadSends) {
   TraceLog log;
   const TraceScope scope(&log);
-  step4::SmallModel model;
-  GradientBucketer bucketer(model.grads, model.plan, comm_);
-  bucketer.arm(1);
+  step4::BucketedModel model(comm_);
+  model.arm(1);
   std::thread([&] { model.backward(step4::kForward); }).join();
-  bucketer.wait();
+  model.wait();
   const auto is_bucket = [](const TracedSpan& span) { return std::string(span.name) == "bucket"; };
   EXPECT_EQ(std::count_if(log.spans().begin(), log.spans().end(), is_bucket),
-            step4::SmallModel::kNumBuckets);
+            step4::BucketedModel::kNumBuckets);
 }
 
 }  // namespace

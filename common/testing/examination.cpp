@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
 
 namespace ladder {
@@ -69,7 +70,7 @@ bool is_unwritten(const CheckError& error) {
 }  // namespace
 
 void Examination::fault(const std::string& what) {
-  add_new(found_, one_line(what));
+  if (!says_only_first_ || found_.empty()) add_new(found_, one_line(prefix_ + what));
 }
 
 void Examination::expect_number(const std::string& what, double found, double wanted) {
@@ -117,6 +118,23 @@ void Examination::expect_error(const std::string& what, const std::vector<std::s
   fault(what + " says nothing; expected a CheckError");
 }
 
+void Examination::expect_takes_at_most(const std::string& who, std::int64_t most,
+                                       const std::string& hint, const std::function<void()>& act) {
+  const std::int64_t before = read_memory().total_live_bytes;
+  reset_memory_peaks();
+  act();
+  const std::int64_t found = read_memory().peak_bytes - before;
+  if (found > most)
+    fault(concat(who, " takes ", found, " bytes of memory, not ", most, " at most: ", hint));
+}
+
+std::string Examination::begin(const std::string& what) {
+  const std::string name = part_.empty() ? what : part_ + ", " + what;
+  if (!part_.empty()) prefix_ = name + ": ";
+  set_current_check(name);
+  return name;
+}
+
 void Examination::attempt(const std::string& what, const std::function<void()>& act) {
   const auto note = [&](Lines& lines, const std::string& message) {
     add_new(lines, one_line(concat(what, ": ", message)));
@@ -126,7 +144,13 @@ void Examination::attempt(const std::string& what, const std::function<void()>& 
   } catch (const Disagreement& error) {
     note(disagreements_, error.what());
   } catch (const CheckError& error) {
-    is_unwritten(error) ? add_new(thrown_, error.what()) : note(thrown_, error.what());
+    if (!is_unwritten(error)) {
+      note(thrown_, error.what());
+    } else if (part_.empty()) {
+      add_new(thrown_, error.what());
+    } else {
+      add_new(found_, concat(part_, ", ", file_, ", is not complete yet: ", error.what()));
+    }
   } catch (const c10::Error& error) {  // what() includes a stack trace
     note(thrown_, in_plain_words(error.what_without_backtrace()));
   } catch (const std::exception& error) {
@@ -138,6 +162,7 @@ void Examination::attempt(const std::string& what, const std::function<void()>& 
 // enough. They are those of the rank that found most: if sums differ between ranks, one of them may
 // be right, and its few lines would not explain enough.
 void Examination::conclude() {
+  prefix_.clear();
   Lines said;
   const auto say = [&](std::size_t rank, const std::string& text) {
     if (std::count(said.begin(), said.end(), text) > 0) return;
@@ -156,6 +181,15 @@ void Examination::conclude() {
       [](const Lines& lines, const Lines& others) { return lines.size() < others.size(); });
   for (const std::string& line : *most)
     say(static_cast<std::size_t>(most - of_ranks.begin()), line);
+}
+
+std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,
+                                        const std::vector<std::string>& part_2) {
+  Lines faults = part_1;
+  faults.insert(faults.end(), part_2.begin(), part_2.end());
+  if (part_1.empty() != part_2.empty())
+    faults.push_back(part_1.empty() ? "part 1 is right" : "part 2 is right");
+  return faults;
 }
 
 }  // namespace ladder

@@ -5,16 +5,21 @@
 // because each check gets a LockstepCommunicator. If the process dies, its last line names the check
 // (current_check.hpp).
 //
+// An exercise in several files has an examination of each, for another file may not have been written
+// yet.
+//
 // Collective: examine(), with the same checks on every rank.
 // Lifetime:   `comm` must outlive this.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/core/check.hpp"
@@ -26,6 +31,10 @@ namespace ladder {
 class Examination {
  public:
   explicit Examination(Communicator& comm) : comm_(comm) {}
+  // Of one of several files. part: "part 1"; every fault begins with it, and with what is examined.
+  // After a fault, nothing more is examined.
+  Examination(Communicator& comm, std::string part, std::string file)
+      : comm_(comm), part_(std::move(part)), file_(std::move(file)) {}
 
   // The faults, one per line, the same on every rank. For each check, the lines that explain the
   // rest come first: exceptions on any rank; then where the ranks diverge; then all other lines of
@@ -35,13 +44,30 @@ class Examination {
   // Calls part(comm) with a Watch: a LockstepCommunicator or a class derived from it.
   template <class Watch = LockstepCommunicator, class Part>
   void examine(const std::string& what, Part part) {
-    set_current_check(what);
+    if (!part_.empty() && !faults_.empty()) return;
+    const std::string name = begin(what);
     const std::unique_ptr<Communicator> agreements = comm_.split(0, comm_.rank());
     Watch comm(comm_, *agreements);
-    attempt(what, [&] { part(comm); });
-    attempt(what, [&] { comm.finish(); });
+    attempt(name, [&] { part(comm); });
+    attempt(name, [&] { comm.finish(); });
     conclude();
     set_current_check("");
+  }
+
+  // The same for a method of the class that is derived from this.
+  template <class Checks>
+  void examine(const std::string& what, void (Checks::*part)()) {
+    examine(what, [&](Communicator&) { (static_cast<Checks&>(*this).*part)(); });
+  }
+  template <class Checks, class Watch>
+  void examine(const std::string& what, void (Checks::*part)(Watch&)) {
+    examine<Watch>(what, [&](Watch& comm) { (static_cast<Checks&>(*this).*part)(comm); });
+  }
+
+  // The same, but nothing after a fault.
+  template <class Part>
+  void examine_next(const std::string& what, Part part) {
+    if (faults_.empty()) examine(what, part);
   }
 
   // For use inside a check, on any rank.
@@ -60,11 +86,20 @@ class Examination {
   // The call must throw a CheckError whose message contains all of these words.
   void expect_error(const std::string& what, const std::vector<std::string>& words,
                     const std::function<void()>& call);
+  // The bytes of tensors that `act` holds at any moment, on top of those before it. `hint`: what it
+  // may be if there are more.
+  void expect_takes_at_most(const std::string& who, std::int64_t most, const std::string& hint,
+                            const std::function<void()>& act);
 
  protected:
+  // From here on, only the first fault of each check is said: those after it follow from it.
+  void say_only_first() { says_only_first_ = true; }
+
   Communicator& comm_;
+  std::string prefix_;  // of the running check's faults
 
  private:
+  std::string begin(const std::string& what);  // returns its name
   void attempt(const std::string& what, const std::function<void()>& act);
   void expect_number(const std::string& what, double found, double wanted);
   void conclude();
@@ -72,6 +107,13 @@ class Examination {
   // Lines of the running check on this rank.
   std::vector<std::string> thrown_, disagreements_, found_;
   std::vector<std::string> faults_;
+  bool says_only_first_ = false;
+  const std::string part_, file_;
 };
+
+// The faults of two parts that are judged separately. If only one part has any, the last line says
+// that the other is right.
+std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,
+                                        const std::vector<std::string>& part_2);
 
 }  // namespace ladder

@@ -85,11 +85,9 @@ class Checks : public Examination {
 
   // Two microbatches of 30 and 10 targets with mean losses 1 and 3: 60/40, not (1 + 3)/2.
   void one_denominator() {
-    examine("one denominator", [this](Communicator&) {
-      Scale scale({30, 30}, {30, 10});
-      expect("the loss of 30 targets with mean 1 and 10 with mean 3", run(scale, 40), 1.5);
-      expect("the gradient of 30 targets with mean 1 and 10 with mean 3", scale.gradient(), 1.5);
-    });
+    Scale scale({30, 30}, {30, 10});
+    expect("the loss of 30 targets with mean 1 and 10 with mean 3", run(scale, 40), 1.5);
+    expect("the gradient of 30 targets with mean 1 and 10 with mean 3", scale.gradient(), 1.5);
   }
 
   // By the count itself: its reciprocal, means over microbatches, or a count in 16 or 32 bits have
@@ -121,70 +119,58 @@ class Checks : public Examination {
 
   // The step has targets on other ranks as well: 40 here, 160 in all.
   void global_count() {
-    examine("targets on other ranks", [this](Communicator&) {
-      Scale scale({30, 30}, {30, 10});
-      expect("this rank's part of the loss when the step has 160 targets", run(scale, 160), 0.375);
-      expect("this rank's gradient when the step has 160 targets", scale.gradient(), 0.375);
-    });
+    Scale scale({30, 30}, {30, 10});
+    expect("this rank's part of the loss when the step has 160 targets", run(scale, 160), 0.375);
+    expect("this rank's gradient when the step has 160 targets", scale.gradient(), 0.375);
   }
 
   // In fp32 (1 + 1e8) - 1e8 is 0 and 1 + (1e8 - 1e8) is 1: the order of the fold shows in the sum.
   void fold_in_order() {
-    examine("the order of the microbatches", [this](Communicator&) {
-      Scale forward({4, 4e8F, -4e8F}, {2, 1, 1}), backward({-4e8F, 4e8F, 4}, {2, 1, 1});
-      run(forward, 4);
-      run(backward, 4);
-      expect("the gradient 1 + 1e8 - 1e8, in the order of the microbatches,", forward.gradient(),
-             0.0);
-      expect("the gradient -1e8 + 1e8 + 1, in the order of the microbatches,", backward.gradient(),
-             1.0);
-    });
+    Scale forward({4, 4e8F, -4e8F}, {2, 1, 1}), backward({-4e8F, 4e8F, 4}, {2, 1, 1});
+    run(forward, 4);
+    run(backward, 4);
+    expect("the gradient 1 + 1e8 - 1e8, in the order of the microbatches,", forward.gradient(),
+           0.0);
+    expect("the gradient -1e8 + 1e8 + 1, in the order of the microbatches,", backward.gradient(),
+           1.0);
   }
 
   void adds_the_loss_in_double() {
-    examine("the loss in double", [this](Communicator&) {
-      Scale scale({2, 0x1p-29F}, {1, 1});
-      expect("the loss 1 + 2^-30, of which fp32 sees only the 1,", run(scale, 2), 1 + 0x1p-30);
-    });
+    Scale scale({2, 0x1p-29F}, {1, 1});
+    expect("the loss 1 + 2^-30, of which fp32 sees only the 1,", run(scale, 2), 1 + 0x1p-30);
   }
 
   // The activations of one microbatch are freed by its backward, before the next forward makes its
   // own.
   void one_microbatch_at_a_time() {
-    examine("one microbatch at a time", [this](Communicator&) {
-      Scale scale({1, 2, 1}, {2, 1, 1});
-      run(scale, 4);
-      if (scale.most_kept() > 0) {
-        fault(concat("a forward runs while the activations of ", scale.most_kept(),
-                     " earlier microbatches are alive; each microbatch needs its backward, and its "
-                     "graph freed, before the next forward"));
-      }
-      if (scale.has_kept_graph())
-        fault("a backward keeps what it has used of its graph, and so all activations at once");
-      if (scale.has_activations()) fault("activations are alive after the last microbatch");
-    });
+    Scale scale({1, 2, 1}, {2, 1, 1});
+    run(scale, 4);
+    if (scale.most_kept() > 0) {
+      fault(concat("a forward runs while the activations of ", scale.most_kept(),
+                   " earlier microbatches are alive; each microbatch needs its backward, and its "
+                   "graph freed, before the next forward"));
+    }
+    if (scale.has_kept_graph())
+      fault("a backward keeps what it has used of its graph, and so all activations at once");
+    if (scale.has_activations()) fault("activations are alive after the last microbatch");
   }
 
   void adds_to_the_gradient() {
-    examine("what .grad held", [this](Communicator&) {
-      Scale scale({2, 2}, {2, 2});
-      scale.set_gradient(10);
-      run(scale, 4);
-      expect("a gradient of 1 added to the 10 that .grad held", scale.gradient(), 11.0);
-    });
+    Scale scale({2, 2}, {2, 2});
+    scale.set_gradient(10);
+    run(scale, 4);
+    expect("a gradient of 1 added to the 10 that .grad held", scale.gradient(), 11.0);
   }
 
   void padding_only() {
-    examine("a microbatch of padding", [this](Communicator&) {
-      Scale scale({0, 6}, {0, 3});
-      expect("the loss when one microbatch is all padding", run(scale, 3), 2.0);
-      expect("the gradient when one microbatch is all padding", scale.gradient(), 2.0);
-      // The hooks of later steps count every microbatch.
-      expect("the number of forwards of two microbatches, one of them all padding,",
-             scale.num_forwards(), 2);
-      expect("the number of backwards of two microbatches, one of them all padding,",
-             scale.num_backwards(), 2);
-    });
+    Scale scale({0, 6}, {0, 3});
+    expect("the loss when one microbatch is all padding", run(scale, 3), 2.0);
+    expect("the gradient when one microbatch is all padding", scale.gradient(), 2.0);
+    // The hooks of later steps count every microbatch.
+    expect("the number of forwards of two microbatches, one of them all padding,",
+           scale.num_forwards(), 2);
+    expect("the number of backwards of two microbatches, one of them all padding,",
+           scale.num_backwards(), 2);
   }
 
   void no_target_at_all() {
@@ -208,25 +194,21 @@ class Checks : public Examination {
 
   // As fp16 needs it: larger gradients of the same loss.
   void loss_scale() {
-    examine("a loss scale", [this](Communicator&) {
-      Scale scale({30, 30}, {30, 10});
-      expect("the loss with a loss scale of 8", run(scale, 40, 8), 1.5);
-      expect("the gradient with a loss scale of 8", scale.gradient(), 12.0);
-      Scale large({30, 30}, {30, 10});
-      run(large, 40, 65536);
-      expect("the gradient with a loss scale of 65536", large.gradient(), 1.5 * 65536);
-    });
+    Scale scale({30, 30}, {30, 10});
+    expect("the loss with a loss scale of 8", run(scale, 40, 8), 1.5);
+    expect("the gradient with a loss scale of 8", scale.gradient(), 12.0);
+    Scale large({30, 30}, {30, 10});
+    run(large, 40, 65536);
+    expect("the gradient with a loss scale of 65536", large.gradient(), 1.5 * 65536);
   }
 
   // An overflow must reach whoever decides what to do about it: the loss scaler, and the report.
   void hides_no_overflow() {
-    examine("a loss that is infinite", [this](Communicator&) {
-      Scale scale({1, std::numeric_limits<float>::infinity()}, {1, 1});
-      const double loss = run(scale, 2);
-      if (std::isfinite(loss)) fault(concat("the loss of an infinite microbatch is ", loss));
-      if (std::isfinite(scale.gradient()))
-        fault(concat("the gradient of an infinite microbatch is ", scale.gradient()));
-    });
+    Scale scale({1, std::numeric_limits<float>::infinity()}, {1, 1});
+    const double loss = run(scale, 2);
+    if (std::isfinite(loss)) fault(concat("the loss of an infinite microbatch is ", loss));
+    if (std::isfinite(scale.gradient()))
+      fault(concat("the gradient of an infinite microbatch is ", scale.gradient()));
   }
 
  private:
@@ -243,16 +225,16 @@ class Checks : public Examination {
 
 std::vector<std::string> judge_linked(Communicator& comm) {
   Checks checks(comm);
-  checks.one_denominator();
+  checks.examine("one denominator", &Checks::one_denominator);
   checks.divides_once();
-  checks.global_count();
-  checks.fold_in_order();
-  checks.adds_the_loss_in_double();
-  checks.one_microbatch_at_a_time();
-  checks.adds_to_the_gradient();
-  checks.padding_only();
-  checks.loss_scale();
-  checks.hides_no_overflow();
+  checks.examine("targets on other ranks", &Checks::global_count);
+  checks.examine("the order of the microbatches", &Checks::fold_in_order);
+  checks.examine("the loss in double", &Checks::adds_the_loss_in_double);
+  checks.examine("one microbatch at a time", &Checks::one_microbatch_at_a_time);
+  checks.examine("what .grad held", &Checks::adds_to_the_gradient);
+  checks.examine("a microbatch of padding", &Checks::padding_only);
+  checks.examine("a loss scale", &Checks::loss_scale);
+  checks.examine("a loss that is infinite", &Checks::hides_no_overflow);
   checks.no_target_at_all();
   return checks.faults();
 }

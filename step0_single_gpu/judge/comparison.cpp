@@ -10,6 +10,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
+#include "common/train/report/console.hpp"
 #include "step0_single_gpu/train.hpp"
 
 namespace ladder {
@@ -38,10 +39,12 @@ class Comparison {
     }
   }
 
-  // The steps after which the validation loss was computed.
-  void evaluations(const std::vector<std::int64_t>& found,
-                   const std::vector<std::int64_t>& wanted) {
-    if (found != wanted) add(found_.series, "validation losses are not after the wanted steps");
+  void evaluations() {
+    const auto &found = run_.report.val_losses, &wanted = wanted_.report.val_losses;
+    if (each(found, &ValidationLoss::step) != each(wanted, &ValidationLoss::step))
+      add(found_.series, "validation losses are not after the wanted steps");
+    series("the validation loss", each(found, &ValidationLoss::loss),
+           each(wanted, &ValidationLoss::loss));
   }
 
   void parameters() {
@@ -68,6 +71,13 @@ class Comparison {
         found.numel(), " elements", distance(relative_distance(found, wanted)));
   }
 
+  template <class Value>
+  static std::vector<Value> each(const std::vector<ValidationLoss>& losses,
+                                 Value ValidationLoss::*member) {
+    std::vector<Value> values;
+    for (const ValidationLoss& loss : losses) values.push_back(loss.*member);
+    return values;
+  }
   static std::string distance(double relative) {
     if (!std::isfinite(relative)) return "";
     return concat(" (relative distance ", relative,
@@ -83,18 +93,6 @@ class Comparison {
   Differences found_;
 };
 
-std::vector<std::int64_t> steps_of(const std::vector<ValidationLoss>& losses) {
-  std::vector<std::int64_t> steps;
-  for (const ValidationLoss& loss : losses) steps.push_back(loss.step);
-  return steps;
-}
-
-std::vector<double> losses_of(const std::vector<ValidationLoss>& losses) {
-  std::vector<double> values;
-  for (const ValidationLoss& loss : losses) values.push_back(loss.loss);
-  return values;
-}
-
 }  // namespace
 
 Differences compare_runs(const FinishedRun& run, const FinishedRun& wanted) {
@@ -103,9 +101,7 @@ Differences compare_runs(const FinishedRun& run, const FinishedRun& wanted) {
   comparison.series("the loss", run.report.losses, wanted.report.losses);
   comparison.series("the gradient norm", run.report.grad_norms, wanted.report.grad_norms);
   comparison.series("the parameter norm", run.report.param_norms, wanted.report.param_norms);
-  comparison.evaluations(steps_of(run.report.val_losses), steps_of(wanted.report.val_losses));
-  comparison.series("the validation loss", losses_of(run.report.val_losses),
-                    losses_of(wanted.report.val_losses));
+  comparison.evaluations();
   comparison.parameters();
   return comparison.take();
 }
@@ -179,9 +175,8 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
   const Traffic traffic = trainer.traffic(options, steps_of(report), world_size, rank);
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
-    const std::size_t num_steps = report.losses.size();
     const std::string of_op =
-        concat(to_string(op), " in ", num_steps, num_steps == 1 ? " step:" : " steps:");
+        concat(to_string(op), " in ", count_of(std::ssize(report.losses), "step"), ":");
     expect("calls of " + of_op, report.traffic[op].calls, traffic[op].calls);
     expect("bytes sent by " + of_op, report.traffic[op].bytes_sent, traffic[op].bytes_sent);
     expect("messages of " + of_op, report.traffic[op].messages, traffic[op].messages);

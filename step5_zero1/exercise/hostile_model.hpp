@@ -2,7 +2,7 @@
 //
 // One element; less than a slice; more than one slice; a unit that nothing trains; a unit of which
 // nothing is there; frozen tensors before, between and after others; a tensor that is used twice, as a tied
-// embedding is. Its gradient on each rank is whatever values_of() says.
+// embedding is.
 #pragma once
 
 #include <ATen/ops/zeros.h>
@@ -42,30 +42,15 @@ inline std::vector<Unit> hostile_units() {
 struct HostileModel {
   explicit HostileModel(int world_size) : flat(hostile_units(), shard_multiple(world_size)) {}
 
-  // One microbatch of rank r.
-  void backward(int rank, std::uint64_t seed) {
+  // The gradients are values_of() many seeds, the same on all ranks.
+  void backward() const {
     at::Tensor loss = at::zeros({});
-    const auto use = [&](const at::Tensor& leaf, std::uint64_t seed_of_use) {
-      loss = loss + (leaf.flatten() * values_of(rank, leaf.numel(), at::kFloat, seed_of_use)).sum();
+    const auto use = [&](const at::Tensor& leaf, std::uint64_t seed) {
+      loss = loss + (leaf.flatten() * values_of(0, leaf.numel(), at::kFloat, seed)).sum();
     };
-    for (std::size_t i = 0; i < flat.leaves().size(); ++i) use(flat.leaves()[i].tensor, seed + i);
-    use(flat.leaves()[0].tensor, seed + 50);
+    for (std::size_t i = 0; i < flat.leaves().size(); ++i) use(flat.leaves()[i].tensor, i);
+    use(flat.leaves()[0].tensor, 50);
     loss.backward();
-  }
-
-  // What one process that plays all ranks ends with: each rank's microbatches in order, then the
-  // ranks in order.
-  void backward_of_all(int num_ranks, std::int64_t num_microbatches, std::uint64_t seed) {
-    at::Tensor sum;
-    for (int r = 0; r < num_ranks; ++r) {
-      grads.zero();
-      for (std::int64_t j = 0; j < num_microbatches; ++j) backward(r, seed_of(seed, j));
-      sum = r == 0 ? grads.flat().clone() : sum + grads.flat();
-    }
-    grads.flat().copy_(sum);
-  }
-  static std::uint64_t seed_of(std::uint64_t seed, std::int64_t microbatch) {
-    return seed + 100 * static_cast<std::uint64_t>(microbatch);
   }
 
   FlatModel flat;

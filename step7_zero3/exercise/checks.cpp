@@ -13,8 +13,8 @@
 
 #include "common/core/check.hpp"
 #include "common/model/model.hpp"
+#include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
-#include "common/testing/part_checks.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step7_zero3/sharded_model.hpp"
@@ -73,56 +73,52 @@ std::string whole_of(const std::vector<NamedTensor>& leaves) {
 }
 
 // Part 1, without part 2.
-class UnitChecks : public PartChecks {
+class UnitChecks : public Examination {
  public:
   explicit UnitChecks(Communicator& comm)
-      : PartChecks("part 1", "sharded_units.cpp", comm),
+      : Examination(comm, "part 1", "sharded_units.cpp"),
         units_(small_model(/*is_tied=*/false, [](Phase, std::size_t) {})({}, at::kCPU).units()),
         plan_(plan_shards(plan_flat_layout(units_, shard_multiple(comm.size())), comm.size(),
                           comm.rank())) {}
 
-  void come_and_go() {
-    examine_part<RecordingCommunicator>("units", [this](RecordingCommunicator& comm) {
-      comm.set_network(Network::kSlow);
-      const std::int64_t bytes_before = read_memory().live(MemoryCategory::kParameters);
-      ShardedUnits sharded(plan_, comm);
-      for (const Unit& unit : units_) sharded.add(unit);
-      const at::Tensor saved = sharded.leaves()[1].tensor.detach();  // as autograd saves it
-      const auto check_state = [&](const std::string& after, const std::string& wanted,
-                                   std::int64_t numel) {
-        const std::string found =
-            concat(whole_of(sharded.leaves()), ", ", comm.recording().num_started, " gathers, ",
-                   comm.recording().num_on_their_way(), " on their way");
-        check(found == wanted, "after ", after, " the state is ", found, ", not ", wanted);
-        expect(concat(name_, ", after ", after, " the number of bytes of parameters"),
-               read_memory().live(MemoryCategory::kParameters) - bytes_before,
-               4 * (plan_.numel + numel));
-      };
-      const std::int64_t numel = plan_.layout.units[1].numel;
-      check_state("add() of all", "( ), 0 gathers, 0 on their way", 0);
-      sharded.param_shard().fill_(3);
-      for (int time = 0; time < 2; ++time) sharded.start_unshard(1);
-      check_state("start_unshard(1), twice,", "( unit1 ), 1 gathers, 1 on their way", numel);
-      for (int time = 0; time < 2; ++time) sharded.unshard(1);
-      check_state("unshard(1), twice,", "( unit1 ), 1 gathers, 0 on their way", numel);
-      expect(name_ + ", after unshard(1) 'unit1.weight', of which each rank's slice is 3,", saved,
-             at::full_like(saved, 3));
-      sharded.reshard(1);
-      sharded.start_unshard(1);
-      sharded.reshard(1);
-      check_state("reshard(1) of a unit on its way", "( ), 2 gathers, 0 on their way", 0);
-    });
+  void come_and_go(RecordingCommunicator& comm) {
+    comm.set_network(Network::kSlow);
+    const std::int64_t bytes_before = read_memory().live(MemoryCategory::kParameters);
+    ShardedUnits sharded(plan_, comm);
+    for (const Unit& unit : units_) sharded.add(unit);
+    const at::Tensor saved = sharded.leaves()[1].tensor.detach();  // as autograd saves it
+    const auto check_state = [&](const std::string& after, const std::string& wanted,
+                                 std::int64_t numel) {
+      const std::string found =
+          concat(whole_of(sharded.leaves()), ", ", comm.recording().num_started, " gathers, ",
+                 comm.recording().num_on_their_way(), " on their way");
+      check(found == wanted, "after ", after, " the state is ", found, ", not ", wanted);
+      expect(concat("after ", after, " the number of bytes of parameters"),
+             read_memory().live(MemoryCategory::kParameters) - bytes_before,
+             4 * (plan_.numel + numel));
+    };
+    const std::int64_t numel = plan_.layout.units[1].numel;
+    check_state("add() of all", "( ), 0 gathers, 0 on their way", 0);
+    sharded.param_shard().fill_(3);
+    for (int time = 0; time < 2; ++time) sharded.start_unshard(1);
+    check_state("start_unshard(1), twice,", "( unit1 ), 1 gathers, 1 on their way", numel);
+    for (int time = 0; time < 2; ++time) sharded.unshard(1);
+    check_state("unshard(1), twice,", "( unit1 ), 1 gathers, 0 on their way", numel);
+    expect("after unshard(1) 'unit1.weight', of which each rank's slice is 3,", saved,
+           at::full_like(saved, 3));
+    sharded.reshard(1);
+    sharded.start_unshard(1);
+    sharded.reshard(1);
+    check_state("reshard(1) of a unit on its way", "( ), 2 gathers, 0 on their way", 0);
   }
 
-  void refuses_strangers() {
-    examine_part("add()", [this](Communicator& comm) {
-      ShardedUnits sharded(plan_, comm);
-      const auto add = [&](const char* unit, at::ScalarType type) {
-        sharded.add({unit, {{"unit0.weight", at::ones({10'000}, type)}}});
-      };
-      expect_error("add() of unit1 before unit0", {"unit1"}, [&] { add("unit1", at::kFloat); });
-      expect_error("add() of doubles", {"unit0.weight"}, [&] { add("unit0", at::kDouble); });
-    });
+  void refuses_strangers(LockstepCommunicator& comm) {
+    ShardedUnits sharded(plan_, comm);
+    const auto add = [&](const char* unit, at::ScalarType type) {
+      sharded.add({unit, {{"unit0.weight", at::ones({10'000}, type)}}});
+    };
+    expect_error("add() of unit1 before unit0", {"unit1"}, [&] { add("unit1", at::kFloat); });
+    expect_error("add() of doubles", {"unit0.weight"}, [&] { add("unit0", at::kDouble); });
   }
 
  private:
@@ -332,8 +328,8 @@ void check_turns(Examination& examination) {
 std::vector<std::string> judge_linked(Communicator& comm) {
   install_memory_ledger();
   step7::UnitChecks units(comm);
-  units.come_and_go();
-  units.refuses_strangers();
+  units.examine("units", &step7::UnitChecks::come_and_go);
+  units.examine("add()", &step7::UnitChecks::refuses_strangers);
   if (!units.faults().empty()) return units.faults();
   Judge judge(
       {.trainer = step7::trainer(),

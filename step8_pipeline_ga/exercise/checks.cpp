@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
-#include "common/testing/part_checks.hpp"
+#include "common/train/report/console.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step8_pipeline_ga/exercise/runner_checks.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
@@ -18,57 +19,43 @@ namespace step8 {
 namespace {
 
 // Part 1: is this plan 1F1B, and does it end? Needs no ranks: a plan is a value.
-class PlanChecks : public PartChecks {
+class PlanChecks : public Examination {
  public:
-  explicit PlanChecks(Communicator& comm) : PartChecks("part 1", "pipeline_schedule.cpp", comm) {}
+  explicit PlanChecks(Communicator& comm) : Examination(comm, "part 1", "pipeline_schedule.cpp") {}
 
   // Small enough to be written down.
   void computes_in_this_order() {
-    examine_plans([&] {
-      expect_order(2, 3, {"F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"});
-      expect_order(
-          3, 4, {"F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"});
-      expect_order(4, 2, {"F0 F1 B0 B1", "F0 F1 B0 B1", "F0 F1 B0 B1", "F0 B0 F1 B1"});
-      expect_order(1, 2, {"F0 B0 F1 B1"});
-    });
+    expect_order(2, 3, {"F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"});
+    expect_order(3, 4,
+                 {"F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"});
+    expect_order(4, 2, {"F0 F1 B0 B1", "F0 F1 B0 B1", "F0 F1 B0 B1", "F0 B0 F1 B1"});
+    expect_order(1, 2, {"F0 B0 F1 B1"});
   }
 
   // What all others cost: the time of GPipe, and p − r microbatches.
   void costs_what_it_should() {
-    examine_plans([&] {
-      for (int p = 1; p <= 5; ++p)
-        for (std::int64_t m = 1; m <= 9; ++m) expect_costs(Schedule::k1f1b, p, m);
-      expect_costs(Schedule::k1f1b, 16, 24);
-    });
+    for (int p = 1; p <= 5; ++p)
+      for (std::int64_t m = 1; m <= 9; ++m) expect_costs(Schedule::k1f1b, p, m);
+    expect_costs(Schedule::k1f1b, 16, 24);
   }
 
   // They are made from the same parts.
   void leaves_the_others_right() {
-    examine_plans([&] {
-      expect_costs(Schedule::kGpipe, 3, 4);
-      for (const std::int64_t m : {6, 7}) expect_costs(Schedule::kInterleaved, 3, m, 2);
-      expect_costs(Schedule::kZeroBubble, 3, 6);
-      if (is_over_) return;
-      const std::string wrong = what_is_wrong_with(plan_forwards(3, 4, 2));
-      if (!wrong.empty()) fault(concat(name_, ", forwards only: ", wrong));
-    });
+    expect_costs(Schedule::kGpipe, 3, 4);
+    for (const std::int64_t m : {6, 7}) expect_costs(Schedule::kInterleaved, 3, m, 2);
+    expect_costs(Schedule::kZeroBubble, 3, 6);
+    if (is_over_) return;
+    const std::string wrong = what_is_wrong_with(plan_forwards(3, 4, 2));
+    if (!wrong.empty()) fault("forwards only: " + wrong);
   }
 
  private:
   static constexpr PipelineCosts kTwice = {};  // a backward takes as long as two forwards
 
-  template <class Part>
-  void examine_plans(Part part) {
-    examine_part("the plans", [&](Communicator& /*comm*/) { part(); });
-  }
-
   void say(const std::string& what) {
-    fault(concat(name_, ", ", to_string(plan_schedule_), " with ", plural(p_, "stage"), " and ",
-                 plural(m_, "microbatch"), ": ", what));
+    fault(concat(to_string(plan_schedule_), " with ", count_of(p_, "stage"), " and ",
+                 count_of(m_, "microbatch"), ": ", what));
     is_over_ = true;
-  }
-  static std::string plural(std::int64_t n, const std::string& what) {
-    return concat(n, " ", what, n == 1 ? "" : what.back() == 'h' ? "es" : "s");
   }
 
   // Makes plan_. False: there is nothing more to look at.
@@ -94,8 +81,8 @@ class PlanChecks : public PartChecks {
   // "" unless the plan is obviously another schedule's than the one that was asked for.
   std::string name_of_another() const {
     if (plan_.num_stages != p_ || plan_.num_microbatches != m_)
-      return concat("for ", plural(plan_.num_stages, "stage"), " and ",
-                    plural(plan_.num_microbatches, "microbatch"));
+      return concat("for ", count_of(plan_.num_stages, "stage"), " and ",
+                    count_of(plan_.num_microbatches, "microbatch"));
     if (plan_schedule_ != Schedule::k1f1b) return "";
     if (plan_.chunks_per_stage > 1)
       return concat("interleaved: ", plan_.chunks_per_stage, " chunks per stage instead of one");
@@ -151,7 +138,7 @@ class PlanChecks : public PartChecks {
       const std::int64_t found = summary.live[static_cast<std::size_t>(stage)];
       const std::int64_t wanted = most_live_microbatches(schedule, p_, m_, v, stage);
       if (found == wanted) continue;
-      say(concat("stage ", stage, " remembers ", plural(found, v == 1 ? "microbatch" : "chunk"),
+      say(concat("stage ", stage, " remembers ", count_of(found, v == 1 ? "microbatch" : "chunk"),
                  " at once, not ", schedule == Schedule::k1f1b ? "min(m, p - r) = " : "", wanted,
                  found > wanted ? ": its first backward comes too late"
                                 : ": its first backward comes too early"));
@@ -173,9 +160,9 @@ class PlanChecks : public PartChecks {
 
 std::vector<std::string> faults_of_plan(Communicator& comm) {
   PlanChecks checks(comm);
-  checks.computes_in_this_order();
-  checks.costs_what_it_should();
-  checks.leaves_the_others_right();
+  checks.examine("the plans", &PlanChecks::computes_in_this_order);
+  checks.examine("the plans", &PlanChecks::costs_what_it_should);
+  checks.examine("the plans", &PlanChecks::leaves_the_others_right);
   return checks.faults();
 }
 

@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/part_checks.hpp"
+#include "common/testing/examination.hpp"
 #include "step8_pipeline_ga/exercise/activation_watch.hpp"
 #include "step8_pipeline_ga/exercise/stage_script.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 namespace ladder::step8 {
 
-class RunnerChecks : public PartChecks {
+class RunnerChecks : public Examination {
  public:
-  explicit RunnerChecks(Communicator& comm) : PartChecks("part 2", "pipeline_runner.cpp", comm) {}
+  explicit RunnerChecks(Communicator& comm) : Examination(comm, "part 2", "pipeline_runner.cpp") {}
 
   struct Run {
     Schedule schedule = Schedule::k1f1b;
@@ -34,14 +34,14 @@ class RunnerChecks : public PartChecks {
   // Microbatches of unequal shapes, in flushes; the last flush has what is left.
   void adds_the_right_gradients(const Run& wanted) {
     begin(wanted);
-    examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
+    examine<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
       JudgedPipeline model(comm.size(), comm.size() * run_.chunks_per_stage, type());
       const Microbatches batch = make_batch(run_.num_microbatches, /*is_unequal=*/true);
       const Planner planner = planner_of(comm.size());
       const StageScript script(planner, comm.rank(), batch, run_.flush_size, type());
       const auto gradients =
           model.gradients(batch, static_cast<double>(batch.num_targets()), run_.loss_scale);
-      ActivationWatch watch(script.computations(), [&](const std::string& what) { say(what); });
+      ActivationWatch watch(script.computations(), [&](const std::string& what) { fault(what); });
       watch.watch(model);
       const std::vector<NamedTensor> leaves = model.leaves_of(comm.rank());
       calls_ = {};
@@ -68,7 +68,7 @@ class RunnerChecks : public PartChecks {
       watch.finish();
       expect_sums(model, leaves, script, gradients);
       const bool is_last = comm.rank() + 1 == comm.size();
-      expect(prefix() + "the loss that is returned", loss, is_last ? gradients.loss : 0.0);
+      expect("the loss that is returned", loss, is_last ? gradients.loss : 0.0);
     });
   }
 
@@ -77,7 +77,7 @@ class RunnerChecks : public PartChecks {
   void memory_does_not_grow() {
     const std::int64_t p = comm_.size(), num_microbatches = 2 * p + 4;
     begin({.num_microbatches = num_microbatches});
-    examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
+    examine<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
       JudgedPipeline model(comm.size(), comm.size());
       const Microbatches batch = make_batch(num_microbatches, /*is_unequal=*/false);
       const Planner planner = planner_of(comm.size());
@@ -91,17 +91,17 @@ class RunnerChecks : public PartChecks {
       for (const NamedTensor& leaf : model.leaves_of(comm.rank()))
         gradient_bytes += static_cast<std::int64_t>(leaf.tensor.nbytes());
       const auto steady = static_cast<std::size_t>(p + 1);
-      expect(prefix() + concat("the number of bytes by which memory grows from F", steady, " to F",
-                               steady + 1),
-             bytes.at(steady + 1) - bytes.at(steady), std::int64_t{0});
-      expect(prefix() + "the number of bytes that stay in memory after the flush",
-             activation_bytes() - before, gradient_bytes);
+      expect(
+          concat("the number of bytes by which memory grows from F", steady, " to F", steady + 1),
+          bytes.at(steady + 1) - bytes.at(steady), std::int64_t{0});
+      expect("the number of bytes that stay in memory after the flush", activation_bytes() - before,
+             gradient_bytes);
     });
   }
 
   void refuses_wrong_arguments() {
     begin({});
-    examine_part<PlanCommunicator>("-1 targets, and a wrong plan", [&](PlanCommunicator& comm) {
+    examine<PlanCommunicator>("-1 targets, and a wrong plan", [&](PlanCommunicator& comm) {
       const JudgedPipeline model(comm.size(), comm.size());
       PipelinePlan plan = planner_of(comm.size())(2);
       const auto run = [&](double num_targets) {
@@ -109,7 +109,7 @@ class RunnerChecks : public PartChecks {
           return plan;
         }).accumulate_gradients(kNextToken, make_batch(2, /*is_unequal=*/true), num_targets, 2);
       };
-      const std::string what = name_ + ", accumulate_gradients() ";
+      const std::string what = "accumulate_gradients() ";
       expect_error(what + "for -1 targets", {}, [&] { run(-1); });
       std::swap(plan.stages[0].front(), plan.stages[0].back());
       expect_error(what + "by a wrong plan", {what_is_wrong_with(plan)}, [&] { run(1); });
@@ -118,7 +118,7 @@ class RunnerChecks : public PartChecks {
 
   void evaluates_without_a_trace() {
     begin({});
-    examine_part<PlanCommunicator>("an evaluation", [&](PlanCommunicator& comm) {
+    examine<PlanCommunicator>("an evaluation", [&](PlanCommunicator& comm) {
       const JudgedPipeline model(comm.size(), comm.size());
       const Microbatches batch = make_batch(3, /*is_unequal=*/true);
       const Planner planner = [&](std::int64_t m) { return plan_forwards(comm.size(), m); };
@@ -138,15 +138,14 @@ class RunnerChecks : public PartChecks {
             return found;
           });
       const bool is_last = comm.rank() + 1 == comm.size();
-      const std::string what = name_ + ", an evaluation: ";
       for (std::int64_t j = 0; j < batch.size(); ++j) {
         const at::Tensor sum = kNextToken.loss_sum(model.logits(batch[j].tokens), batch[j]);
-        expect(concat(what, "the loss of microbatch ", j), sums.at(static_cast<std::size_t>(j)),
+        expect(concat("the loss of microbatch ", j), sums.at(static_cast<std::size_t>(j)),
                is_last ? sum.item<double>() : 0.0);
       }
-      expect(what + "what forward(tokens) returns", next,
+      expect("what forward(tokens) returns", next,
              model.logits(batch[0].tokens).slice(/*dim=*/1, -1));
-      expect(what + "the number of bytes that stay in memory", bytes_kept, std::int64_t{0});
+      expect("the number of bytes that stay in memory", bytes_kept, std::int64_t{0});
     });
   }
 
@@ -202,8 +201,6 @@ class RunnerChecks : public PartChecks {
                   run_.loss_scale == 1 ? "" : concat(" in fp16, the loss times ", run_.loss_scale),
                   run_.is_heard ? "" : ", without an on_weight_gradient");
   }
-  std::string prefix() const { return concat(name_, ", ", run_name(), ": "); }
-  void say(const std::string& what) { fault(prefix() + what); }
 
   void expect_sums(const JudgedPipeline& model, const std::vector<NamedTensor>& leaves,
                    const StageScript& script, const JudgedPipeline::Gradients& gradients) {
@@ -227,14 +224,14 @@ class RunnerChecks : public PartChecks {
       const bool has_grown = !before.defined() || !before.equal(tensor.grad());
       before = tensor.grad().clone();
       if (has_grown != is_it && !std::exchange(has_wrong_count_, true))
-        say(concat("when on_weight_gradient is called, the gradient of '", name, "' ",
-                   is_it ? "has not been added to" : "has been, too"));
+        fault(concat("when on_weight_gradient is called, the gradient of '", name, "' ",
+                     is_it ? "has not been added to" : "has been, too"));
     }
   }
 
   void expect_first(const std::string& what, std::int64_t found, std::int64_t wanted) {
     if (found == wanted || std::exchange(has_wrong_count_, true)) return;
-    expect(prefix() + what, found, wanted);
+    expect(what, found, wanted);
   }
   void expect_calls(const std::string& which, std::int64_t found, std::int64_t wanted) {
     if (!run_.is_heard) return;
@@ -246,8 +243,8 @@ class RunnerChecks : public PartChecks {
     has_wrong_gradient_ = true;
     const double factor =
         found.defined() && found.sizes() == wanted.sizes() ? factor_between(found, wanted) : 0;
-    if (factor == 0) return expect(prefix() + what, found, wanted);
-    say(concat(
+    if (factor == 0) return expect(what, found, wanted);
+    fault(concat(
         what, " is ", factor, " times what it should be: ",
         factor > 1
             ? "is it added more than once?"

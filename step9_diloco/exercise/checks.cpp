@@ -4,15 +4,18 @@
 
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
+#include "common/core/listed.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
-#include "common/testing/part_checks.hpp"
 #include "common/testing/recording_communicator.hpp"
+#include "common/train/report/console.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/exercise/diloco_checks.hpp"
 #include "step9_diloco/exercise/in_flight.hpp"
@@ -22,9 +25,9 @@ namespace step9 {
 namespace {
 
 // Part 1: is this the average, and does training go on meanwhile? Each rank is a worker.
-class AveragerChecks : public PartChecks {
+class AveragerChecks : public Examination {
  public:
-  explicit AveragerChecks(Communicator& comm) : PartChecks("part 1", "averager.cpp", comm) {}
+  explicit AveragerChecks(Communicator& comm) : Examination(comm, "part 1", "averager.cpp") {}
 
   // Worker r has r + 1 everywhere.
   void averages() {
@@ -60,11 +63,10 @@ class AveragerChecks : public PartChecks {
 
   // One average after another by the same averager.
   void examine_averages(const std::string& what, const OfRank& values, const Wanted& wanted) {
-    examine_part<RecordingCommunicator>(what, [&](RecordingCommunicator& recorded) {
+    examine<RecordingCommunicator>(what, [&](RecordingCommunicator& recorded) {
       recorded.set_network(Network::kSlow);
       InFlightCommunicator comm(recorded);
       GroupAverager averager(comm);
-      prefix_ = concat(name_, ", ", what, ": ");
       for (const std::int64_t numel : {60, 1, 24})
         average(averager, recorded, comm, values(comm.rank(), numel), wanted(numel));
     });
@@ -77,50 +79,41 @@ class AveragerChecks : public PartChecks {
     recorded.forget();
 
     averager.start(values);
-    expect(prefix_ + "the number of operations that start() has started",
-           recorded.recording().num_started, 1);
-    expect(prefix_ + "the number of operations that start() waits for, while training could go on,",
+    expect("the number of operations that start() has started", recorded.recording().num_started,
+           1);
+    expect("the number of operations that start() waits for, while training could go on,",
            recorded.recording().num_waited_for, 0);
     if (recorded.recording().num_started > 0 && comm.last_data() != values.const_data_ptr())
-      fault(prefix_ + "start() sends a copy: that takes the memory of `values` a second time");
+      fault("start() sends a copy: that takes the memory of `values` a second time");
 
     const std::optional<int> num_workers = averager.finish();
-    expect(prefix_ + "the number of operations that finish() leaves in flight",
+    expect("the number of operations that finish() leaves in flight",
            recorded.recording().num_on_their_way(), 0);
-    if (comm.is_touched()) fault(prefix_ + "the values are written to while they are in flight");
-    expect(prefix_ + "the average of " + count(values.numel(), "value"), values, wanted);
+    if (comm.is_touched()) fault("the values are written to while they are in flight");
+    expect("the average of " + count_of(values.numel(), "value"), values, wanted);
     expect_count(num_workers);
     expect_calls(recorded, num_calls, values.numel());
-    expect(prefix_ + "the number of bytes that an average of " + count(values.numel(), "value") +
-               " sends",
+    expect("the number of bytes that an average of " + count_of(values.numel(), "value") + " sends",
            recorded.traffic().bytes_sent() - bytes,
            all_reduce_traffic(values.numel(), 4, comm.size(), comm.rank()).bytes_sent());
 
     const auto storage = values.storage().getWeakStorageImpl();
     values.reset();
-    if (!storage.expired()) fault(prefix_ + "the averager keeps the values after finish()");
+    if (!storage.expired()) fault("the averager keeps the values after finish()");
   }
 
   void expect_count(const std::optional<int>& found) {
-    if (!found) return fault(prefix_ + "finish() returns nothing, as if the round had failed");
-    expect(prefix_ + "the number of workers that finish() returns", *found, comm_.size());
+    if (!found) return fault("finish() returns nothing, as if the round had failed");
+    expect("the number of workers that finish() returns", *found, comm_.size());
   }
 
   void expect_calls(const RecordingCommunicator& comm, std::size_t first, std::int64_t numel) {
-    std::string found;
-    for (std::size_t i = first; i < comm.calls().size(); ++i)
-      found += (found.empty() ? "" : ", ") + comm.calls()[i];
-    const std::string wanted = "all_reduce of " + count(numel, "element");
+    const std::string found = listed(std::span(comm.calls()).subspan(first));
+    const std::string wanted = "all_reduce of " + count_of(numel, "element");
     if (found == wanted) return;
-    fault(concat(prefix_, "an average of ", count(numel, "value"), " asks for ",
+    fault(concat("an average of ", count_of(numel, "value"), " asks for ",
                  found.empty() ? "nothing" : found, "; wanted: ", wanted));
   }
-
-  static std::string count(std::int64_t n, const std::string& what) {
-    return concat(n, " ", what, n == 1 ? "" : "s");
-  }
-
-  std::string prefix_;
 };
 
 std::vector<std::string> faults_of_averager(Communicator& comm) {

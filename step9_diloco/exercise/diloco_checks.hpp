@@ -9,7 +9,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/part_checks.hpp"
+#include "common/testing/examination.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/exercise/in_flight.hpp"
 #include "step9_diloco/exercise/wanted_workers.hpp"
@@ -29,20 +29,20 @@ struct JudgedRun {
   at::ScalarType type = at::kFloat;  // of the worker's parameters
 };
 
-class DilocoChecks : public PartChecks {
+class DilocoChecks : public Examination {
  public:
-  explicit DilocoChecks(Communicator& comm) : PartChecks("part 2", "diloco.cpp", comm) {}
+  explicit DilocoChecks(Communicator& comm) : Examination(comm, "part 2", "diloco.cpp") {
+    say_only_first();
+  }
 
   void trains(const JudgedRun& run) {
-    examine_part<LockstepCommunicator>(run.name, [&](LockstepCommunicator& comm) {
-      has_fault_ = false;
+    examine<LockstepCommunicator>(run.name, [&](LockstepCommunicator& comm) {
       Workers workers(comm, run);
       auto attempt = begin(run, workers);
-      place_ = concat(name_, ", ", run.name, ": ");
       workers.model.params().fill_(-1);
       attempt->adopt_global();
-      expect_first("after adopt_global() a parameter of this worker", workers.model.params(),
-                   workers.wanted.params(comm_.rank()));
+      expect("after adopt_global() a parameter of this worker", workers.model.params(),
+             workers.wanted.params(comm_.rank()));
       for (int round = 1; round <= run.num_rounds; ++round) play(round, run, attempt, workers);
     });
   }
@@ -78,7 +78,7 @@ class DilocoChecks : public PartChecks {
   void play(int round, const JudgedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
     const bool is_agreed = !run.failures.contains(round);
     const std::int64_t fragment = workers.wanted.fragment();
-    place_ = concat(name_, ", ", run.name, ", round ", round, " (fragment ", fragment, "): ");
+    prefix_ = concat("part 2, ", run.name, ", round ", round, " (fragment ", fragment, "): ");
     workers.averager.begin_round(round);
     learn(workers);
     workers.wanted.start();
@@ -96,18 +96,19 @@ class DilocoChecks : public PartChecks {
 
     const bool found = attempt->finish_round();
     if (run.measures)
-      expect_first("the number of bytes that finish_round() leaves behind", bytes_held() - held,
-                   std::int64_t{0});
+      expect("the number of bytes that finish_round() leaves behind", bytes_held() - held,
+             std::int64_t{0});
     workers.wanted.finish(is_agreed);
     expect_finished(workers);
-    expect_first("what finish_round() returns", std::string(found ? "true" : "false"),
-                 std::string(is_agreed ? "true" : "false"));
+    expect("what finish_round() returns", std::string(found ? "true" : "false"),
+           std::string(is_agreed ? "true" : "false"));
     expect_parameters(*attempt, workers);
     if (run.alpha == 0 || run.alpha == 1) expect_same_bits(run, fragment, workers);
-    expect_first("the number of outer steps taken", attempt->round().outer_steps,
-                 workers.wanted.outer_steps());
+    expect("the number of outer steps taken", attempt->round().outer_steps,
+           workers.wanted.outer_steps());
     if (attempt->is_started() || attempt->round().pseudogradient.defined())
-      say("the pseudogradient is kept after finish_round(): the next round would take it for its "
+      fault(
+          "the pseudogradient is kept after finish_round(): the next round would take it for its "
           "own");
   }
 
@@ -120,39 +121,38 @@ class DilocoChecks : public PartChecks {
   void settle(Diloco& attempt, bool is_agreed, Workers& workers) {
     attempt.settle();
     const at::Tensor saved = attempt.round().pseudogradient;
-    if (is_agreed)
-      expect_first("the average that a checkpoint saves", saved, workers.wanted.average());
-    if (!is_agreed && saved.defined()) say("a checkpoint saves an average that has failed");
+    if (is_agreed) expect("the average that a checkpoint saves", saved, workers.wanted.average());
+    if (!is_agreed && saved.defined()) fault("a checkpoint saves an average that has failed");
   }
   void resume(const JudgedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
     const std::unique_ptr<Diloco> saved = std::exchange(attempt, begin(run, workers));
     attempt->velocity().copy_(saved->velocity());
     attempt->restore(saved->round());
     attempt->adopt_global();  // has no effect now
-    expect_first("the number of outer steps after restore()", attempt->round().outer_steps,
-                 workers.wanted.outer_steps());
+    expect("the number of outer steps after restore()", attempt->round().outer_steps,
+           workers.wanted.outer_steps());
   }
 
   void expect_started(const Workers& workers) {
     const auto& counts = workers.averager.counts();
-    expect_first("the number of averages that start_average() starts", counts.num_started, 1);
-    expect_first("the number of averages that start_average() waits for", counts.num_finished, 0);
+    expect("the number of averages that start_average() starts", counts.num_started, 1);
+    expect("the number of averages that start_average() waits for", counts.num_finished, 0);
     expect_sent(workers);
-    expect_first("after start_average() a parameter of this worker", workers.model.params(),
-                 workers.wanted.params(comm_.rank()));
+    expect("after start_average() a parameter of this worker", workers.model.params(),
+           workers.wanted.params(comm_.rank()));
   }
   void expect_finished(const Workers& workers) {
     const auto& counts = workers.averager.counts();
-    expect_first("the number of averages that are started until the end of the round",
-                 counts.num_started, 1);
-    expect_first("the number of averages that are waited for until the end of the round",
-                 counts.num_finished, 1);
+    expect("the number of averages that are started until the end of the round", counts.num_started,
+           1);
+    expect("the number of averages that are waited for until the end of the round",
+           counts.num_finished, 1);
     expect_sent(workers);
-    if (counts.is_touched) say("the pseudogradient is written to while it is in flight");
+    if (counts.is_touched) fault("the pseudogradient is written to while it is in flight");
   }
   void expect_sent(const Workers& workers) {
-    expect_first("the pseudogradient, global - local,", workers.averager.counts().sent,
-                 workers.wanted.pseudogradient(comm_.rank()));
+    expect("the pseudogradient, global - local,", workers.averager.counts().sent,
+           workers.wanted.pseudogradient(comm_.rank()));
   }
 
   // Global parameters first, and the momentum that they depend on: the local ones are made from
@@ -162,8 +162,8 @@ class DilocoChecks : public PartChecks {
     for (std::int64_t f = 0; f < WantedWorkers::kNumFragments; ++f) {
       const auto expect_part = [&](const char* what, const at::Tensor& found,
                                    const at::Tensor& right) {
-        expect_first(concat("fragment ", f, " of ", what), WantedWorkers::part(found, f),
-                     WantedWorkers::part(right, f));
+        expect(concat("fragment ", f, " of ", what), WantedWorkers::part(found, f),
+               WantedWorkers::part(right, f));
       };
       expect_part("the outer momentum", attempt.velocity(), wanted.velocity());
       expect_part("the global parameters", workers.global.params(), wanted.global());
@@ -176,21 +176,21 @@ class DilocoChecks : public PartChecks {
         run.alpha == 0 ? workers.global.params() : workers.wanted.params(comm_.rank());
     const auto same = bits_equal(found, WantedWorkers::part(all, fragment).to(run.type));
     if (!same)
-      say(concat(run.alpha == 0 ? "alpha 0 copies the global parameters"
-                                : "alpha 1 leaves the parameters of the worker alone",
-                 ", to the bit, but: ", same.message()));
+      fault(concat(run.alpha == 0 ? "alpha 0 copies the global parameters"
+                                  : "alpha 1 leaves the parameters of the worker alone",
+                   ", to the bit, but: ", same.message()));
   }
 
   void expect_memory(const Workers& workers, std::int64_t held, std::int64_t gradients) {
     const auto bytes =
         static_cast<std::int64_t>(workers.wanted.pseudogradient(comm_.rank()).nbytes());
-    expect_first("the number of bytes that start_average() leaves in memory", held, bytes);
-    expect_first("the number of these bytes that are counted as gradients", gradients, bytes);
+    expect("the number of bytes that start_average() leaves in memory", held, bytes);
+    expect("the number of these bytes that are counted as gradients", gradients, bytes);
     const MemoryReading memory = read_memory();
-    expect_first("the most bytes of gradients while start_average() runs",
-                 memory.peak(MemoryCategory::kGradients) - memory.live(MemoryCategory::kGradients) +
-                     gradients,
-                 bytes);
+    expect("the most bytes of gradients while start_average() runs",
+           memory.peak(MemoryCategory::kGradients) - memory.live(MemoryCategory::kGradients) +
+               gradients,
+           bytes);
   }
   static std::int64_t gradient_bytes() { return read_memory().live(MemoryCategory::kGradients); }
   // But for what the judge itself has in flight.
@@ -198,27 +198,6 @@ class DilocoChecks : public PartChecks {
     const MemoryReading memory = read_memory();
     return memory.total_live_bytes - memory.live(MemoryCategory::kCommunication);
   }
-
-  // The first fault; those after it follow from it.
-  void say(const std::string& what) {
-    if (!std::exchange(has_fault_, true)) fault(place_ + what);
-  }
-  template <class Value>
-  void expect_first(const std::string& what, const Value& found, const Value& wanted) {
-    if (has_fault_ || is_equal(found, wanted)) return;
-    has_fault_ = true;
-    expect(place_ + what, found, wanted);
-  }
-  template <class Value>
-  static bool is_equal(const Value& found, const Value& wanted) {
-    return found == wanted;
-  }
-  static bool is_equal(const at::Tensor& found, const at::Tensor& wanted) {
-    return found.defined() && found.scalar_type() == wanted.scalar_type() && found.equal(wanted);
-  }
-
-  std::string place_;
-  bool has_fault_ = false;
 };
 
 }  // namespace ladder::step9

@@ -12,8 +12,8 @@
 
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/norm.hpp"
+#include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
-#include "common/testing/part_checks.hpp"
 #include "step0_single_gpu/precision/exercise/scaled_step.hpp"
 
 namespace ladder {
@@ -22,141 +22,122 @@ namespace {
 
 // Does the scale go up and down when it should? Ranks mean nothing here; each examines a scaler of
 // its own.
-class ScalerChecks : public PartChecks {
+class ScalerChecks : public Examination {
  public:
-  explicit ScalerChecks(Communicator& comm) : PartChecks("part 1", "loss_scaler.cpp", comm) {}
+  explicit ScalerChecks(Communicator& comm) : Examination(comm, "part 1", "loss_scaler.cpp") {
+    say_only_first();
+  }
 
   void skips_what_overflows() {
-    examine_scaler("overflows", [this] {
-      for (const double norm : {kInfinity, kNotANumber}) {
-        LossScaler scaler(kOptions);
-        expect_verdict(scaler, norm, false);
-        expect_state(concat("after a norm of ", norm, " at a scale of 1024"), scaler, {512, 0, 1});
-        expect_verdict(scaler, norm, false);
-        expect_state(concat("after a second norm of ", norm), scaler, {256, 0, 2});
-      }
-    });
+    for (const double norm : {kInfinity, kNotANumber}) {
+      LossScaler scaler(kOptions);
+      expect_verdict(scaler, norm, false);
+      expect_state(concat("after a norm of ", norm, " at a scale of 1024"), scaler, {512, 0, 1});
+      expect_verdict(scaler, norm, false);
+      expect_state(concat("after a second norm of ", norm), scaler, {256, 0, 2});
+    }
   }
 
   void keeps_scalers_apart() {
-    examine_scaler("two scalers", [this] {
-      const LossScaleOptions options = {.initial = 1024, .window = 9};
-      LossScaler one(options), other(options);
-      take(one, {1, 1});
-      take(other, {1, 1});
-      expect_state("after 2 good steps each of two scalers: of the second one", other,
-                   {1024, 2, 0});
-    });
+    const LossScaleOptions options = {.initial = 1024, .window = 9};
+    LossScaler one(options), other(options);
+    take(one, {1, 1});
+    take(other, {1, 1});
+    expect_state("after 2 good steps each of two scalers: of the second one", other, {1024, 2, 0});
   }
 
   // A large norm is no overflow: that of many gradients may be larger than each of them could be.
   void takes_whatever_is_finite() {
-    examine_scaler("finite norms", [this] {
-      LossScaler scaler(LossScaleOptions{.initial = 1024, .window = 9});
-      for (const double norm : {0.0, 1.0, 1e5, 1e300}) expect_verdict(scaler, norm, true);
-      expect_state("after 4 finite norms, in a window of 9", scaler, {1024, 4, 0});
-    });
+    LossScaler scaler(LossScaleOptions{.initial = 1024, .window = 9});
+    for (const double norm : {0.0, 1.0, 1e5, 1e300}) expect_verdict(scaler, norm, true);
+    expect_state("after 4 finite norms, in a window of 9", scaler, {1024, 4, 0});
   }
 
   void doubles_after_a_window() {
-    examine_scaler("growth", [this] {
-      for (const std::int64_t window : {3, 1}) {
-        LossScaler scaler(LossScaleOptions{.initial = 1024, .window = window});
-        for (std::int64_t good = 1; good <= 7; ++good) {
-          expect_verdict(scaler, 1.0, true);
-          expect_state(concat("after ", good, good == 1 ? " good step" : " good steps in a row",
-                              ", with a window of ", window),
-                       scaler,
-                       {std::ldexp(1024, static_cast<int>(good / window)), good % window, 0});
-        }
+    for (const std::int64_t window : {3, 1}) {
+      LossScaler scaler(LossScaleOptions{.initial = 1024, .window = window});
+      for (std::int64_t good = 1; good <= 7; ++good) {
+        expect_verdict(scaler, 1.0, true);
+        expect_state(concat("after ", good, good == 1 ? " good step" : " good steps in a row",
+                            ", with a window of ", window),
+                     scaler, {std::ldexp(1024, static_cast<int>(good / window)), good % window, 0});
       }
-    });
+    }
   }
 
   void counts_from_the_last_overflow() {
-    examine_scaler("good steps around an overflow", [this] {
-      LossScaler scaler(kOptions);
-      take(scaler, {1, 1, kInfinity, 1, 1});
-      expect_state("after good, good, overflow, good, good, with a window of 3", scaler,
-                   {512, 2, 1});
-      take(scaler, {1});
-      expect_state("after good, good, overflow, good, good, good, with a window of 3", scaler,
-                   {1024, 0, 1});
-    });
+    LossScaler scaler(kOptions);
+    take(scaler, {1, 1, kInfinity, 1, 1});
+    expect_state("after good, good, overflow, good, good, with a window of 3", scaler, {512, 2, 1});
+    take(scaler, {1});
+    expect_state("after good, good, overflow, good, good, good, with a window of 3", scaler,
+                 {1024, 0, 1});
   }
 
   void gives_up_at_1() {
-    examine_scaler("an overflow at a scale of 1", [this] {
-      LossScaler scaler(LossScaleOptions{.initial = 65536, .window = 3});
-      for (int exponent = 16; exponent > 0; --exponent) {
-        try {
-          take(scaler, {kInfinity});
-        } catch (const CheckError& error) {
-          return fault(concat(name_, ", an overflow at a scale of ", std::ldexp(1, exponent),
-                              ", which can still be halved: '", error.what(),
-                              "'; expected a skipped step"));
-        }
+    LossScaler scaler(LossScaleOptions{.initial = 65536, .window = 3});
+    for (int exponent = 16; exponent > 0; --exponent) {
+      try {
+        take(scaler, {kInfinity});
+      } catch (const CheckError& error) {
+        return fault(concat("an overflow at a scale of ", std::ldexp(1, exponent),
+                            ", which can still be halved: '", error.what(),
+                            "'; expected a skipped step"));
       }
-      expect_state("after 16 overflows from a scale of 65536", scaler, {1, 0, 16});
-      take(scaler, {1, 1, 1});
-      expect_state("after 3 good steps at a scale of 1, with a window of 3", scaler, {2, 0, 16});
-      take(scaler, {kInfinity});
-      for (const double norm : {kInfinity, kNotANumber}) {
-        try {
-          const bool is_accepted = scaler.accepts(norm);
-          fault(concat(name_, ", a norm of ", norm, " at a scale of 1: accepts() returns ",
-                       is_accepted ? "true" : "false", " and the scale is ", scaler.scale(),
-                       "; expected a CheckError, for training would skip steps forever"));
-        } catch (const CheckError& error) {
-          const std::string message = error.what();
-          if (message.find("--lr") == std::string::npos)
-            fault(concat(name_, ", a norm of ", norm, " at a scale of 1: the error says '", message,
-                         "'; expected some advice: '--lr'"));
-        }
+    }
+    expect_state("after 16 overflows from a scale of 65536", scaler, {1, 0, 16});
+    take(scaler, {1, 1, 1});
+    expect_state("after 3 good steps at a scale of 1, with a window of 3", scaler, {2, 0, 16});
+    take(scaler, {kInfinity});
+    for (const double norm : {kInfinity, kNotANumber}) {
+      try {
+        const bool is_accepted = scaler.accepts(norm);
+        fault(concat("a norm of ", norm, " at a scale of 1: accepts() returns ",
+                     is_accepted ? "true" : "false", " and the scale is ", scaler.scale(),
+                     "; expected a CheckError, for training would skip steps forever"));
+      } catch (const CheckError& error) {
+        const std::string message = error.what();
+        if (message.find("--lr") == std::string::npos)
+          fault(concat("a norm of ", norm, " at a scale of 1: the error says '", message,
+                       "'; expected some advice: '--lr'"));
       }
-      expect_state("after two overflows at a scale of 1, which are errors", scaler, {1, 0, 17});
-    });
+    }
+    expect_state("after two overflows at a scale of 1, which are errors", scaler, {1, 0, 17});
   }
 
   void stops_growing() {
-    examine_scaler("the largest scale", [this] {
-      LossScaler scaler(LossScaleOptions{.initial = 65536, .window = 1});
-      for (int step = 0; step < 2000; ++step) expect_verdict(scaler, 0.0, true);
-      expect_state("after 2000 steps without any gradient, with a window of 1", scaler,
-                   {std::ldexp(1, 30), 0, 0});
-    });
+    LossScaler scaler(LossScaleOptions{.initial = 65536, .window = 1});
+    for (int step = 0; step < 2000; ++step) expect_verdict(scaler, 0.0, true);
+    expect_state("after 2000 steps without any gradient, with a window of 1", scaler,
+                 {std::ldexp(1, 30), 0, 0});
   }
 
   void continues_from_a_checkpoint() {
-    examine_scaler("a restored state", [this] {
-      LossScaler before(kOptions), after(kOptions);
-      take(before, {kInfinity, kInfinity, 1, 1});
-      after.restore(before.state());
-      expect_state("as restored", after, {256, 2, 2});
-      take(after, {1});
-      expect_state("restored with 2 good steps of 3, after another good one", after, {512, 0, 2});
-      take(after, {kInfinity});
-      expect_state("restored with 2 skipped steps, after another overflow", after, {256, 0, 3});
-      after.restore({.scale = 256, .good_steps = 4, .skipped_steps = 3});
-      take(after, {1});
-      expect_state("restored with 4 good steps, with a window of 3, after another good one", after,
-                   {512, 0, 3});
-      after.restore({.scale = 256, .good_steps = 0, .skipped_steps = 5'000'000'000});
-      take(after, {kInfinity});
-      expect_state("restored with 5000000000 skipped steps, after another overflow", after,
-                   {128, 0, 5'000'000'001});
-    });
+    LossScaler before(kOptions), after(kOptions);
+    take(before, {kInfinity, kInfinity, 1, 1});
+    after.restore(before.state());
+    expect_state("as restored", after, {256, 2, 2});
+    take(after, {1});
+    expect_state("restored with 2 good steps of 3, after another good one", after, {512, 0, 2});
+    take(after, {kInfinity});
+    expect_state("restored with 2 skipped steps, after another overflow", after, {256, 0, 3});
+    after.restore({.scale = 256, .good_steps = 4, .skipped_steps = 3});
+    take(after, {1});
+    expect_state("restored with 4 good steps, with a window of 3, after another good one", after,
+                 {512, 0, 3});
+    after.restore({.scale = 256, .good_steps = 0, .skipped_steps = 5'000'000'000});
+    take(after, {kInfinity});
+    expect_state("restored with 5000000000 skipped steps, after another overflow", after,
+                 {128, 0, 5'000'000'001});
   }
 
   void leaves_other_precisions_alone() {
-    examine_scaler("without a scale", [this] {
-      LossScaler scaler;
-      for (const LossScaleState& state : {LossScaleState(), {.scale = 256, .skipped_steps = 2}}) {
-        scaler.restore(state);
-        for (const double norm : {1.0, kInfinity, kNotANumber}) expect_verdict(scaler, norm, true);
-        expect_state("without a scale, after 3 steps", scaler, state);
-      }
-    });
+    LossScaler scaler;
+    for (const LossScaleState& state : {LossScaleState(), {.scale = 256, .skipped_steps = 2}}) {
+      scaler.restore(state);
+      for (const double norm : {1.0, kInfinity, kNotANumber}) expect_verdict(scaler, norm, true);
+      expect_state("without a scale, after 3 steps", scaler, state);
+    }
   }
 
  private:
@@ -164,49 +145,32 @@ class ScalerChecks : public PartChecks {
   static constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
   static constexpr LossScaleOptions kOptions = {.initial = 1024, .window = 3};
 
-  template <class Check>
-  void examine_scaler(const std::string& what, Check check) {
-    is_faulty_ = false;
-    what_ = what;
-    examine_part(what, [&](LockstepCommunicator& /*comm*/) { check(); });
-  }
-
   void take(LossScaler& scaler, const std::vector<double>& norms) {
     for (const double norm : norms) expect_verdict(scaler, norm, std::isfinite(norm));
   }
 
-  // Both say nothing after the first faulty step of a check: one mistake would spoil all later
-  // ones.
   void expect_verdict(LossScaler& scaler, double norm, bool wanted) {
     const auto word = [](bool verdict) { return verdict ? "true" : "false"; };
     const bool found = scaler.accepts(norm);
-    if (found == wanted || is_faulty_) return;
-    is_faulty_ = true;
-    fault(concat(name_, ", ", what_, ": accepts(", norm, ") returns ", word(found), ", not ",
-                 word(wanted)));
+    if (found != wanted)
+      fault(concat("accepts(", norm, ") returns ", word(found), ", not ", word(wanted)));
   }
 
   void expect_state(const std::string& when, LossScaler& scaler, const LossScaleState& wanted) {
     const LossScaleState found = scaler.state();
-    if (found == wanted || is_faulty_) return;
-    is_faulty_ = true;
-    const std::string prefix = concat(name_, ", ", when, ", ");
-    expect(prefix + "the scale", found.scale, wanted.scale);
-    expect(prefix + "the number of good steps in a row", found.good_steps, wanted.good_steps);
-    expect(prefix + "the number of skipped steps", found.skipped_steps, wanted.skipped_steps);
+    expect(when + ", the scale", found.scale, wanted.scale);
+    expect(when + ", the number of good steps in a row", found.good_steps, wanted.good_steps);
+    expect(when + ", the number of skipped steps", found.skipped_steps, wanted.skipped_steps);
   }
-
-  std::string what_;        // the running check
-  bool is_faulty_ = false;  // it has found something
 };
 
 // Does a step on several ranks use the scale as it should?
 //
 // Parameters start at zero, and the optimizer is SGD without decay. So minus the parameters after
 // one step are the gradients that the optimizer was given, times the learning rate.
-class StepChecks : public PartChecks {
+class StepChecks : public Examination {
  public:
-  explicit StepChecks(Communicator& comm) : PartChecks("part 2", "scaled_step.cpp", comm) {}
+  explicit StepChecks(Communicator& comm) : Examination(comm, "part 2", "scaled_step.cpp") {}
 
   // Rank r has r + 1 everywhere.
   void unscales_before_clipping() {
@@ -222,15 +186,12 @@ class StepChecks : public PartChecks {
   }
 
   // With a window of 1, the scale doubles in every step.
-  void unscales_by_the_scale_of_the_gradients() {
-    examine_steps("a step that doubles the scale", [this](LockstepCommunicator& comm) {
-      Subject subject(LossScaler({.initial = 1024, .window = 1}));
-      subject.grads.fill_(1024);
-      take_step(subject, 0, {.lr = kRateOf1}, comm);
-      expect(prefix_ + "the gradient that the optimizer uses", -subject.params,
-             at::full({kNumel}, 1.0F));
-      expect(prefix_ + "the scale after it", subject.scaler.scale(), 2048.0);
-    });
+  void unscales_by_the_scale_of_the_gradients(LockstepCommunicator& comm) {
+    Subject subject(LossScaler({.initial = 1024, .window = 1}));
+    subject.grads.fill_(1024);
+    take_step(subject, 0, {.lr = kRateOf1}, comm);
+    expect("the gradient that the optimizer uses", -subject.params, at::full({kNumel}, 1.0F));
+    expect("the scale after it", subject.scaler.scale(), 2048.0);
   }
 
   // One rank alone has an overflow, and nobody takes the step.
@@ -238,8 +199,8 @@ class StepChecks : public PartChecks {
     for (const float overflow :
          {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
       for (int rank = 0; rank < comm_.size(); ++rank) {
-        examine_steps(concat("a gradient of ", overflow, " on rank ", rank, " of ", comm_.size()),
-                      [&](LockstepCommunicator& comm) { skips(overflow, rank, comm); });
+        examine(concat("a gradient of ", overflow, " on rank ", rank, " of ", comm_.size()),
+                [&](LockstepCommunicator& comm) { skips(overflow, rank, comm); });
       }
     }
   }
@@ -248,12 +209,12 @@ class StepChecks : public PartChecks {
   // to skip the step.
   void takes_any_finite_gradient() {
     for (const float gradient : {1e30F, 0.0F}) {
-      examine_steps(concat("gradients of ", gradient), [&](LockstepCommunicator& comm) {
+      examine(concat("gradients of ", gradient), [&](LockstepCommunicator& comm) {
         Subject subject(kScaler);
         subject.grads.fill_(gradient);
         take_step(subject, 0, {.lr = kRateOf1}, comm);
-        expect(prefix_ + "the number of steps that the optimizer has taken",
-               subject.optimizer.num_steps(), std::int64_t{1});
+        expect("the number of steps that the optimizer has taken", subject.optimizer.num_steps(),
+               std::int64_t{1});
       });
     }
   }
@@ -266,14 +227,12 @@ class StepChecks : public PartChecks {
   }
 
   // It is not the step that judges.
-  void steps_if_the_scaler_accepts() {
-    examine_steps("a gradient of nan without a scale", [this](LockstepCommunicator& comm) {
-      Subject subject((LossScaler()));
-      subject.grads.fill_(std::nan(""));
-      take_step(subject, 0, {}, comm);
-      expect(prefix_ + "the number of steps that the optimizer has taken",
-             subject.optimizer.num_steps(), std::int64_t{1});
-    });
+  void steps_if_the_scaler_accepts(LockstepCommunicator& comm) {
+    Subject subject((LossScaler()));
+    subject.grads.fill_(std::nan(""));
+    take_step(subject, 0, {}, comm);
+    expect("the number of steps that the optimizer has taken", subject.optimizer.num_steps(),
+           std::int64_t{1});
   }
 
   // A linear schedule: 4.5, 9, 9, 8, 7, … for the steps that are taken.
@@ -283,49 +242,46 @@ class StepChecks : public PartChecks {
                                          {"cosine", LrSchedule::kCosine},
                                          {"constant", LrSchedule::kConstant}}) {
       settings.lr.schedule = schedule;
-      examine_steps(concat("a ", name, " schedule, overflows in steps 1, 2 and 4"),
-                    [&](LockstepCommunicator& comm) {
-                      Subject subject(kScaler);
-                      std::int64_t num_taken = 0;
-                      for (std::int64_t step = 0; step < 8; ++step) {
-                        const bool overflows = step == 1 || step == 2 || step == 4;
-                        const double rate = rate_of(subject, step, overflows, settings, comm);
-                        if (overflows) continue;
-                        expect_rate(step, rate, settings, num_taken++);
-                      }
-                    });
-      examine_steps(concat("a ", name, " schedule, resumed after 8 steps, of which 4 were skipped"),
-                    [&](LockstepCommunicator& comm) {
-                      Subject subject(kScaler);
-                      subject.scaler.restore({.scale = 64, .good_steps = 1, .skipped_steps = 4});
-                      subject.optimizer.set_num_steps(4);
-                      const double rate = rate_of(subject, 8, /*overflows=*/false, settings, comm);
-                      expect_rate(8, rate, settings, 4);
-                    });
+      examine(concat("a ", name, " schedule, overflows in steps 1, 2 and 4"),
+              [&](LockstepCommunicator& comm) {
+                Subject subject(kScaler);
+                std::int64_t num_taken = 0;
+                for (std::int64_t step = 0; step < 8; ++step) {
+                  const bool overflows = step == 1 || step == 2 || step == 4;
+                  const double rate = rate_of(subject, step, overflows, settings, comm);
+                  if (overflows) continue;
+                  expect_rate(step, rate, settings, num_taken++);
+                }
+              });
+      examine(concat("a ", name, " schedule, resumed after 8 steps, of which 4 were skipped"),
+              [&](LockstepCommunicator& comm) {
+                Subject subject(kScaler);
+                subject.scaler.restore({.scale = 64, .good_steps = 1, .skipped_steps = 4});
+                subject.optimizer.set_num_steps(4);
+                const double rate = rate_of(subject, 8, /*overflows=*/false, settings, comm);
+                expect_rate(8, rate, settings, 4);
+              });
     }
   }
 
   // SGD would not mind a learning rate that is divided by the scale instead.
-  void gives_adamw_its_gradients_too() {
-    examine_steps("AdamW", [this](LockstepCommunicator& comm) {
-      Subject subject(kScaler, OptimizerKind::kAdamW), wanted(kScaler, OptimizerKind::kAdamW);
-      subject.grads.fill_(1024);
-      take_step(subject, 0, {.lr = kRateOf1}, comm);
-      wanted.grads.fill_(1);
-      wanted.optimizer.step(1);
-      expect(prefix_ + "a parameter", subject.params, wanted.params);
-    });
+  void gives_adamw_its_gradients_too(LockstepCommunicator& comm) {
+    Subject subject(kScaler, OptimizerKind::kAdamW), wanted(kScaler, OptimizerKind::kAdamW);
+    subject.grads.fill_(1024);
+    take_step(subject, 0, {.lr = kRateOf1}, comm);
+    wanted.grads.fill_(1);
+    wanted.optimizer.step(1);
+    expect("a parameter", subject.params, wanted.params);
   }
 
   void ends_on_all_ranks() {
     const int last = comm_.size() - 1;
-    examine_steps(concat("an infinite gradient on rank ", last, " at a scale of 1"),
-                  [&](LockstepCommunicator& comm) {
-                    Subject subject(LossScaler({.initial = 1, .window = 3}));
-                    if (comm.rank() == last) subject.grads[kNumel - 1] = kInfinity;
-                    expect_error(prefix_ + "scaled_step()", {},
-                                 [&] { scaled_step(subject.parts({}), 0, comm); });
-                  });
+    examine(concat("an infinite gradient on rank ", last, " at a scale of 1"),
+            [&](LockstepCommunicator& comm) {
+              Subject subject(LossScaler({.initial = 1, .window = 3}));
+              if (comm.rank() == last) subject.grads[kNumel - 1] = kInfinity;
+              expect_error("scaled_step()", {}, [&] { scaled_step(subject.parts({}), 0, comm); });
+            });
   }
 
  private:
@@ -354,23 +310,14 @@ class StepChecks : public PartChecks {
     Optimizer optimizer{{{params, grads}}, kNumel, {}, {.kind = kind, .weight_decay = 0}};
   };
 
-  template <class Check>
-  void examine_steps(const std::string& what, Check check) {
-    examine_part(what, [&](LockstepCommunicator& comm) {
-      prefix_ = concat(name_, ", ", what, ": ");
-      check(comm);
-    });
-  }
-
   double take_step(Subject& subject, std::int64_t step, const Settings& settings,
                    LockstepCommunicator& comm) {
     const std::size_t before = comm.calls().size();
     const double norm = scaled_step(subject.parts(settings), step, comm);
     const std::size_t num_calls = comm.calls().size() - before;
-    expect(prefix_ + "the number of collectives that scaled_step() calls", num_calls,
-           std::size_t{1});
+    expect("the number of collectives that scaled_step() calls", num_calls, std::size_t{1});
     if (num_calls == 1)
-      expect(prefix_ + "what scaled_step() calls", comm.calls().back(),
+      expect("what scaled_step() calls", comm.calls().back(),
              std::string("all_reduce of 1 element"));
     return norm;
   }
@@ -378,15 +325,15 @@ class StepChecks : public PartChecks {
   void gives_the_optimizer_its_gradients(const LossScaler& scaler, double scale, double clip_norm,
                                          double norm) {
     const std::string what = concat("a scale of ", scale, " and clip_norm ", clip_norm);
-    examine_steps(what, [&](LockstepCommunicator& comm) {
+    examine(what, [&](LockstepCommunicator& comm) {
       Subject subject(scaler);
       const at::Tensor wanted = at::full({kNumel}, comm.rank() + 1.0F);
       subject.grads.copy_(wanted * scale);
       const double found = take_step(subject, 0, {.clip_norm = clip_norm, .lr = kRateOf1}, comm);
-      expect(prefix_ + "the norm that scaled_step() returns", found, norm);
-      expect(prefix_ + "the gradient that the optimizer uses", -subject.params,
+      expect("the norm that scaled_step() returns", found, norm);
+      expect("the gradient that the optimizer uses", -subject.params,
              at::Tensor(wanted).mul_(clip_factor(norm, clip_norm)));
-      expect(prefix_ + "the scale after the step", subject.scaler.scale(), scale);
+      expect("the scale after the step", subject.scaler.scale(), scale);
     });
   }
 
@@ -396,20 +343,18 @@ class StepChecks : public PartChecks {
     if (comm.rank() == rank) subject.grads[kNumel - 1] = overflow;
     const double norm = take_step(subject, 0, {.clip_norm = 1, .lr = kRateOf1}, comm);
     if (std::isfinite(norm))
-      fault(concat(prefix_, "the norm that scaled_step() returns is ", norm, ", not ", overflow));
-    expect(prefix_ + "the number of steps that the optimizer has taken",
-           subject.optimizer.num_steps(), std::int64_t{0});
-    expect(prefix_ + "a parameter", subject.params, at::zeros({kNumel}));
-    expect(prefix_ + "the scale of the next step", subject.scaler.scale(), 512.0);
-    expect(prefix_ + "the number of skipped steps", subject.scaler.state().skipped_steps,
-           std::int64_t{1});
+      fault(concat("the norm that scaled_step() returns is ", norm, ", not ", overflow));
+    expect("the number of steps that the optimizer has taken", subject.optimizer.num_steps(),
+           std::int64_t{0});
+    expect("a parameter", subject.params, at::zeros({kNumel}));
+    expect("the scale of the next step", subject.scaler.scale(), 512.0);
+    expect("the number of skipped steps", subject.scaler.state().skipped_steps, std::int64_t{1});
   }
 
   void expect_rate(std::int64_t step, double found, const Settings& settings,
                    std::int64_t num_taken) {
     const double wanted = learning_rate(settings.lr, num_taken, settings.num_steps);
-    expect(concat(prefix_, "the learning rate of step ", step), found,
-           double{static_cast<float>(wanted)});
+    expect(concat("the learning rate of step ", step), found, double{static_cast<float>(wanted)});
   }
 
   // What a step makes of minus the parameters if all gradients are 1. On overflow rank 0 has a NaN.
@@ -421,24 +366,23 @@ class StepChecks : public PartChecks {
     take_step(subject, step, settings, comm);
     return -subject.params[0].item<double>();
   }
-
-  std::string prefix_;
 };
 
 }  // namespace
 }  // namespace loss_scaler
 
 std::vector<std::string> judge_linked(Communicator& comm) {
-  loss_scaler::ScalerChecks scaler(comm);
-  scaler.skips_what_overflows();
-  scaler.keeps_scalers_apart();
-  scaler.takes_whatever_is_finite();
-  scaler.doubles_after_a_window();
-  scaler.counts_from_the_last_overflow();
-  scaler.gives_up_at_1();
-  scaler.stops_growing();
-  scaler.continues_from_a_checkpoint();
-  scaler.leaves_other_precisions_alone();
+  using loss_scaler::ScalerChecks;
+  ScalerChecks scaler(comm);
+  scaler.examine("overflows", &ScalerChecks::skips_what_overflows);
+  scaler.examine("two scalers", &ScalerChecks::keeps_scalers_apart);
+  scaler.examine("finite norms", &ScalerChecks::takes_whatever_is_finite);
+  scaler.examine("growth", &ScalerChecks::doubles_after_a_window);
+  scaler.examine("good steps around an overflow", &ScalerChecks::counts_from_the_last_overflow);
+  scaler.examine("an overflow at a scale of 1", &ScalerChecks::gives_up_at_1);
+  scaler.examine("the largest scale", &ScalerChecks::stops_growing);
+  scaler.examine("a restored state", &ScalerChecks::continues_from_a_checkpoint);
+  scaler.examine("without a scale", &ScalerChecks::leaves_other_precisions_alone);
   std::vector<std::string> faults = scaler.faults();
   if (!faults.empty()) {
     faults.push_back("part 2, scaled_step.cpp, will be judged once part 1 is right");
@@ -446,12 +390,14 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   }
   loss_scaler::StepChecks step(comm);
   step.unscales_before_clipping();
-  step.unscales_by_the_scale_of_the_gradients();
+  step.examine("a step that doubles the scale",
+               &loss_scaler::StepChecks::unscales_by_the_scale_of_the_gradients);
   step.skips_on_all_ranks_or_none();
   step.takes_any_finite_gradient();
   step.uses_no_scale_that_is_off();
-  step.steps_if_the_scaler_accepts();
-  step.gives_adamw_its_gradients_too();
+  step.examine("a gradient of nan without a scale",
+               &loss_scaler::StepChecks::steps_if_the_scaler_accepts);
+  step.examine("AdamW", &loss_scaler::StepChecks::gives_adamw_its_gradients_too);
   step.moves_the_schedule_by_steps_taken();
   step.ends_on_all_ranks();
   return step.faults();

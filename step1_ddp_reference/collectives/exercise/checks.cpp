@@ -300,15 +300,16 @@ class Checks : public Examination {
                                      std::int64_t{0}, size + 1, std::int64_t{1003}}) {
       if (!faults().empty()) return;
       const std::string what = concat(name, ", ", numel, numel == 1 ? " element" : " elements");
-      examine<UnbufferedCommunicator>(
-          what, [&](UnbufferedCommunicator& comm) { sums_twice(what + ": ", numel, dtype, comm); });
+      examine<UnbufferedCommunicator>(what, [&](UnbufferedCommunicator& comm) {
+        prefix_ = what + ": ";
+        sums_twice(numel, dtype, comm);
+      });
     }
   }
 
  private:
   // In a row: a message of the first call must not get into the second.
-  void sums_twice(const std::string& prefix, std::int64_t numel, at::ScalarType dtype,
-                  UnbufferedCommunicator& comm) {
+  void sums_twice(std::int64_t numel, at::ScalarType dtype, UnbufferedCommunicator& comm) {
     // Part of a longer tensor, of which the rest must stay as it is.
     const at::Tensor longer = at::full({numel + 2 * kMargin}, -1, dtype);
     const at::Tensor part = longer.narrow(0, kMargin, numel);
@@ -324,20 +325,20 @@ class Checks : public Examination {
     const OpTraffic found = comm.traffic()[CommOp::kSend];
     all_reduce_from_messages(second, comm);
 
-    expect(prefix + "the sum", part, wanted_sum(0, numel, dtype));
-    expect(prefix + "the sum of a second call", second, wanted_sum(1, numel, dtype));
+    expect("the sum", part, wanted_sum(0, numel, dtype));
+    expect("the sum of a second call", second, wanted_sum(1, numel, dtype));
     longer.narrow(0, kMargin, numel).fill_(-1);
-    expect(prefix + "what is next to the tensor", longer, at::full_like(longer, -1));
-    expect(prefix + "the number of operations never waited for", num_never_waited_for, 0);
+    expect("what is next to the tensor", longer, at::full_like(longer, -1));
+    expect("the number of operations never waited for", num_never_waited_for, 0);
     const OpTraffic wanted = all_reduce_traffic(numel, part.element_size(), comm.size(),
                                                 comm.rank())[CommOp::kAllReduce];
-    expect(prefix + "the number of bytes sent", found.bytes_sent, wanted.bytes_sent);
-    expect(prefix + "the number of messages sent", found.messages, wanted.messages);
+    expect("the number of bytes sent", found.bytes_sent, wanted.bytes_sent);
+    expect("the number of messages sent", found.messages, wanted.messages);
     const std::int64_t own = slice_of(numel, comm.size(), comm.rank()).numel;
     const std::int64_t most = (comm.size() - 1) * own * part.element_size();
     if (scratch > most + kScalarBytes) {
-      fault(concat(prefix, "the scratch memory is ", scratch, " bytes, not ", most, ": ",
-                   comm.size() - 1, " times ", own, " elements"));
+      fault(concat("the scratch memory is ", scratch, " bytes, not ", most, ": ", comm.size() - 1,
+                   " times ", own, " elements"));
     }
   }
 

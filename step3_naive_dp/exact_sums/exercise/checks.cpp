@@ -45,31 +45,27 @@ class Checks : public Examination {
   using Examination::Examination;
 
   void divides_the_range() {
-    examine_next("share_of_range()", [this] {
-      for (const auto& [num_microbatches, exponent] :
-           {std::pair{1, 22}, {2, 22}, {3, 21}, {4, 21}, {6, 20}, {24, 18}, {1000, 13}, {1024, 13}})
-        expect(concat("share_of_range(", num_microbatches, ")"),
-               text_of(share_of_range(num_microbatches)), text_of(power_of_2(exponent)));
-    });
+    for (const auto& [num_microbatches, exponent] :
+         {std::pair{1, 22}, {2, 22}, {3, 21}, {4, 21}, {6, 20}, {24, 18}, {1000, 13}, {1024, 13}})
+      expect(concat("share_of_range(", num_microbatches, ")"),
+             text_of(share_of_range(num_microbatches)), text_of(power_of_2(exponent)));
   }
 
   // With a quantum of 1/4 and a share of 64 quanta: up to 16.
   void rounds() {
-    examine_next("round_block()", [this] {
-      expect_rounded({1, 1.1F, 1.2F, -1.1F, -1.2F, 0.1F, -0.2F, 0, 1e-30F, 16, -16}, 0.25F, 64,
-                     {1, 1, 1.25F, -1, -1.25F, 0, -0.25F, 0, 0, 16, -16});
-      expect_rounded({1.125F, 1.375F, -1.125F, -1.375F}, 0.25F, 64, {1, 1.5F, -1, -1.5F});
-      for (const float value : {16.3F, -16.3F, 1e30F, -1e30F})
-        expect_rounded({value}, 0.25F, 64, {kInfinity});
-      for (const float value : {kInfinity, -kInfinity, kNotANumber})
-        expect_rounded({value}, 0.25F, 64, {kNotANumber});
-      expect_rounded({0.3F, 17, 0.4F, 15}, 0.25F, 64, {0.25F, kInfinity, 0.5F, 15});
-      for (const int exponent : {-126, -40, 100}) {  // the smallest, the first, the largest
-        const float quantum = power_of_2(exponent), most = power_of_2(22);
-        expect_rounded({3 * quantum, -most * quantum, 2.75F * quantum}, quantum, most,
-                       {3 * quantum, -most * quantum, 3 * quantum});
-      }
-    });
+    expect_rounded({1, 1.1F, 1.2F, -1.1F, -1.2F, 0.1F, -0.2F, 0, 1e-30F, 16, -16}, 0.25F, 64,
+                   {1, 1, 1.25F, -1, -1.25F, 0, -0.25F, 0, 0, 16, -16});
+    expect_rounded({1.125F, 1.375F, -1.125F, -1.375F}, 0.25F, 64, {1, 1.5F, -1, -1.5F});
+    for (const float value : {16.3F, -16.3F, 1e30F, -1e30F})
+      expect_rounded({value}, 0.25F, 64, {kInfinity});
+    for (const float value : {kInfinity, -kInfinity, kNotANumber})
+      expect_rounded({value}, 0.25F, 64, {kNotANumber});
+    expect_rounded({0.3F, 17, 0.4F, 15}, 0.25F, 64, {0.25F, kInfinity, 0.5F, 15});
+    for (const int exponent : {-126, -40, 100}) {  // the smallest, the first, the largest
+      const float quantum = power_of_2(exponent), most = power_of_2(22);
+      expect_rounded({3 * quantum, -most * quantum, 2.75F * quantum}, quantum, most,
+                     {3 * quantum, -most * quantum, 3 * quantum});
+    }
   }
 
   void learns_from_a_step() {
@@ -108,32 +104,24 @@ class Checks : public Examination {
 
   // Six microbatches in each step, on any number of ranks.
   void trains_to_one_hash() {
-    examine_next("training", [this] {
-      const FinishedRun alone = {"1 rank", train_on(1, SumMode::kExact)};
-      for (const int num_ranks : {2, 3, 6}) {
-        const FinishedRun run = {concat(num_ranks, " ranks"), train_on(num_ranks, SumMode::kExact)};
-        for (const std::string& line : differences(run, alone)) fault(line);
-        expect(concat("on ", num_ranks, " ranks, the number of repeated steps"),
-               run.report.repeated_steps, alone.report.repeated_steps);
-      }
-      // That all ranks have the same bits does not say that they are good ones.
-      const double found = alone.report.losses.back(),
-                   wanted = train_on(1, SumMode::kOrdered).losses.back();
-      if (!(std::abs(found - wanted) <= kLossTolerance * wanted))
-        fault(concat("the loss after ", kNumSteps, " steps is ", found,
-                     "; with ordered sums it is ", wanted));
-    });
+    const FinishedRun alone = {"1 rank", train_on(1, SumMode::kExact)};
+    for (const int num_ranks : {2, 3, 6}) {
+      const FinishedRun run = {concat(num_ranks, " ranks"), train_on(num_ranks, SumMode::kExact)};
+      for (const std::string& line : differences(run, alone)) fault(line);
+      expect(concat("on ", num_ranks, " ranks, the number of repeated steps"),
+             run.report.repeated_steps, alone.report.repeated_steps);
+    }
+    // That all ranks have the same bits does not say that they are good ones.
+    const double found = alone.report.losses.back(),
+                 wanted = train_on(1, SumMode::kOrdered).losses.back();
+    if (!(std::abs(found - wanted) <= kLossTolerance * wanted))
+      fault(concat("the loss after ", kNumSteps, " steps is ", found, "; with ordered sums it is ",
+                   wanted));
   }
 
  private:
   static constexpr std::int64_t kNumSteps = 12;
   static constexpr double kLossTolerance = 1e-4;
-
-  // Nothing after a fault.
-  template <class Check>
-  void examine_next(const std::string& what, Check check) {
-    if (faults().empty()) examine(what, [&](Communicator&) { check(); });
-  }
 
   void expect_rounded(std::vector<float> values, float quantum, float share,
                       const std::vector<float>& wanted) {
@@ -151,7 +139,7 @@ class Checks : public Examination {
                       const std::vector<std::vector<double>>& sums,
                       const std::vector<std::vector<int>>& before,
                       const std::vector<std::vector<int>>& after, Learned wanted) {
-    examine_next("learn_quanta() from " + what, [&] {
+    examine_next("learn_quanta() from " + what, [&](Communicator&) {
       std::vector<std::vector<float>> quanta;
       for (const std::vector<int>& unit : before) {
         quanta.emplace_back();
@@ -198,11 +186,11 @@ class Checks : public Examination {
 
 std::vector<std::string> judge_linked(Communicator& comm) {
   exact_sums::Checks checks(comm);
-  checks.divides_the_range();
-  checks.rounds();
+  checks.examine_next("share_of_range()", &exact_sums::Checks::divides_the_range);
+  checks.examine_next("round_block()", &exact_sums::Checks::rounds);
   checks.learns_from_a_step();
   checks.grows_what_was_too_small();
-  checks.trains_to_one_hash();
+  checks.examine_next("training", &exact_sums::Checks::trains_to_one_hash);
   return checks.faults();
 }
 

@@ -23,6 +23,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/testing/time_limit.hpp"
 #include "common/train/build_model.hpp"
+#include "common/train/report/console.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -367,8 +368,7 @@ std::string fault_of(int trainer, int num_ranks) {
   for (const Task& task : tasks_of(trainer, num_ranks)) {
     const std::string fault = fault_of(trainer, task);
     if (!fault.empty())
-      return concat("trainer ", trainer, " on ", num_ranks, num_ranks == 1 ? " rank" : " ranks",
-                    ": ", fault);
+      return concat("trainer ", trainer, " on ", count_of(num_ranks, "rank"), ": ", fault);
   }
   return "";
 }
