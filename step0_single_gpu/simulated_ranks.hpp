@@ -18,10 +18,27 @@
 
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/train/options/option_table.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
+
+struct OracleOptions {
+  std::int64_t simulate_ranks = 1;  // that this process plays
+
+  void declare(OptionTable& table) {
+    table.heading("Oracle");
+    table
+        .number("--simulate-ranks", simulate_ranks, {1, kMostRanks},
+                "play this many ranks in one process, adding up in their order")
+        .changes_no_bits();  // a resumed run says so of ranks in general
+    table.moved("--fold", "exact sums have one order: --gradient-sum exact");
+  }
+  void shape_batch(BatchShape& batch) const {
+    batch.replicas_per_rank = simulate_ranks;
+    if (simulate_ranks > 1) batch.multiplied += concat(", --simulate-ranks ", simulate_ranks);
+  }
+};
 
 class SimulatedRanks {
  public:

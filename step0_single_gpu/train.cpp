@@ -11,7 +11,6 @@
 #include "step0_single_gpu/accumulate_gradients.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/objective.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 
 namespace ladder::step0 {

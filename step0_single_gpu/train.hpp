@@ -2,7 +2,19 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
+#include "step0_single_gpu/simulated_ranks.hpp"
+
+namespace ladder {
+
+// An option that the chapter cuda_graphs has become: given to step 0, it names that program.
+struct MovedGraphs {
+  void declare(OptionTable& table) {
+    table.moved("--cuda-graphs",
+                "a program of its own trains with them: ./ladder train cuda_graphs");
+  }
+};
+
+}  // namespace ladder
 
 namespace ladder::step0 {
 

@@ -3,7 +3,6 @@
 #include "common/train/build_model.hpp"
 #include "common/train/cost.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
-#include "step1_ddp_reference/reference_cost.hpp"
 #include "step1_ddp_reference/train.hpp"
 
 namespace ladder {

@@ -1,6 +1,6 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "common/train/cost.hpp"
-#include "step1_ddp_reference/reference_cost.hpp"
+#include "step1_ddp_reference/reference_buckets.hpp"
 #include "step2_sharded_data/train.hpp"
 
 namespace ladder::step2 {
@@ -11,9 +11,7 @@ StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*ra
 
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   Traffic traffic = reference_ddp_traffic(options, world_size, rank);
-  traffic += scalars_traffic(1, world_size, rank);
-  traffic += scalars_traffic(2, world_size, rank);
-  return traffic;
+  return traffic += step_scalars_traffic(world_size, rank);
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {

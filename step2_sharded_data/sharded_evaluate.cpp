@@ -20,8 +20,13 @@ double evaluate(const LossSum& loss_sum, const Microbatches& batches, Communicat
     if (StopSignal::was_raised()) break;
     own.push_back(loss_sum(batches[i]).to(at::kDouble));
   }
+  return mean_loss(own, StopSignal::was_raised(), batches, comm);
+}
+
+double mean_loss(const std::vector<at::Tensor>& own, bool is_stopped, const Microbatches& batches,
+                 Communicator& comm) {
   const at::Tensor sums = at::zeros({batches.size()}, at::kDouble);
-  if (StopSignal::was_raised()) {
+  if (is_stopped) {
     sums.fill_(kStoppedLoss);
   } else if (!own.empty()) {
     sums.slice(0, comm.rank(), std::nullopt, comm.size()).copy_(at::stack(own));

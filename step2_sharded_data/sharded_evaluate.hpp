@@ -5,6 +5,8 @@
 // equals that of one process to the bit.
 #pragma once
 
+#include <vector>
+
 #include "common/comm/communicator.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 
@@ -14,5 +16,10 @@ namespace ladder {
 // forward passes are divided. Sends one double per microbatch, in one all-reduce. A rank that is
 // asked to stop runs no further ones, and all return kStoppedLoss.
 double evaluate(const LossSum& loss_sum, const Microbatches& batches, Communicator& comm);
+
+// Its last part. `own`: the summed losses of this rank's microbatches, each [], in double. Returns
+// kStoppedLoss if any rank is stopped.
+double mean_loss(const std::vector<at::Tensor>& own, bool is_stopped, const Microbatches& batches,
+                 Communicator& comm);
 
 }  // namespace ladder

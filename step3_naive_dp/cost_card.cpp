@@ -12,8 +12,7 @@ StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*ra
 }
 
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
-  Traffic traffic = scalars_traffic(1, world_size, rank);
-  traffic += scalars_traffic(2, world_size, rank);
+  Traffic traffic = step_scalars_traffic(world_size, rank);
   for (const FlatTensor& tensor : layout_of(options).tensors) {
     traffic +=
         all_reduce_traffic(tensor.numel, options.model.precision.grad_bytes(), world_size, rank);

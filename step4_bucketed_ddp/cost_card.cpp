@@ -11,8 +11,7 @@ StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*ra
 }
 
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
-  Traffic traffic = scalars_traffic(1, world_size, rank);
-  traffic += scalars_traffic(2, world_size, rank);
+  Traffic traffic = step_scalars_traffic(world_size, rank);
   const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
   for (const GradientBucket& bucket : plan_buckets(layout_of(options), capacity_bytes)) {
     traffic +=

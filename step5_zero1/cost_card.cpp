@@ -17,8 +17,7 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/
 
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic traffic = scalars_traffic(1, world_size, rank);
-  traffic += scalars_traffic(2, world_size, rank);
+  Traffic traffic = step_scalars_traffic(world_size, rank);
   traffic += norm_traffic(layout, world_size, rank);
   for (const GradientBucket& unit : plan_unit_buckets(layout)) {
     traffic +=

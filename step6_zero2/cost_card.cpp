@@ -44,8 +44,7 @@ StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*ra
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic sent = scalars_traffic(1, world_size, rank);
-  sent += scalars_traffic(2, world_size, rank);
+  Traffic sent = step_scalars_traffic(world_size, rank);
   sent += norm_traffic(layout, world_size, rank);
   for (const GradientBucket& unit : plan_unit_buckets(layout))
     sent += all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);

@@ -4,7 +4,6 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
-#include "step7_zero3/prefetch_options.hpp"
 #include "step7_zero3/sharded_model.hpp"
 #include "step7_zero3/train.hpp"
 
@@ -42,8 +41,7 @@ StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*ra
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic sent = scalars_traffic(1, world_size, rank);
-  sent += scalars_traffic(2, world_size, rank);
+  Traffic sent = step_scalars_traffic(world_size, rank);
   for (int norm = 0; norm < 2; ++norm) sent += norm_traffic(layout, world_size, rank);
   sent *= steps.count();
   Traffic microbatches = microbatch_traffic(options, world_size, rank);

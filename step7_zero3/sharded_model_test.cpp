@@ -9,9 +9,12 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <thread>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/trace.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
@@ -131,6 +134,16 @@ TEST_ON_RANKS(ShardedModelTest, FrozenUnitsNeitherCrashNorLeak) {
       EXPECT_TRUE(holds_its_shard(model, before));
     }
   }
+}
+
+// As on a GPU, where backward runs on a thread of autograd.
+TEST_ON_RANKS(ShardedModelTest, TracesTheGathersOfAnotherThread) {
+  TraceLog log;
+  const TraceScope scope(&log);
+  ShardedModel model(layer_builder(shape(2, false), kSeed), 0, comm_);
+  std::thread([&] { model.forward(tokens_); }).join();
+  const auto is_gather = [](const TracedSpan& span) { return std::string(span.name) == "unshard"; };
+  EXPECT_EQ(std::count_if(log.spans().begin(), log.spans().end(), is_gather), 4);
 }
 
 // A frozen tensor has no place in the plan of what is reduced and updated.

@@ -11,7 +11,6 @@
 #include "step2_sharded_data/data_shard.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
-#include "step7_zero3/prefetch_options.hpp"
 #include "step7_zero3/sharded_model.hpp"
 #include "step7_zero3/sharded_use.hpp"
 

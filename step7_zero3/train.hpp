@@ -1,8 +1,24 @@
 // Step 7: ZeRO-3, which shards parameters, gradients and optimizer state.
 #pragma once
 
+#include "common/train/options/option_table.hpp"
 #include "common/train/trainer.hpp"
-#include "step7_zero3/prefetch_options.hpp"
+
+namespace ladder {
+
+struct PrefetchOptions {
+  int num_units = 1;  // --prefetch: units whose parameters are gathered ahead of the one in use
+
+  void declare(OptionTable& table) {
+    table.heading("Prefetch");
+    table
+        .number("--prefetch", num_units, {0, 2},
+                "units whose parameters are gathered ahead of the one in use: 0, 1 or 2")
+        .changes_no_bits();
+  }
+};
+
+}  // namespace ladder
 
 namespace ladder::step7 {
 

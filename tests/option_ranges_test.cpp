@@ -11,7 +11,7 @@
 #include "common/train/memory_need.hpp"
 #include "step0_single_gpu/cuda_graphs/train.hpp"
 #include "step0_single_gpu/train.hpp"
-#include "step3_naive_dp/why_does_it_hang/trainer_options.hpp"
+#include "step3_naive_dp/why_does_it_hang/train.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"

@@ -68,6 +68,11 @@ std::int64_t working_bytes(const TrainOptions& options, const Buffers& buffers,
                        num_replicas);
 }
 
+Traffic step_scalars_traffic(int world_size, int rank) {
+  Traffic traffic = scalars_traffic(1, world_size, rank);
+  return traffic += scalars_traffic(2, world_size, rank);
+}
+
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank) {
   return all_reduce_traffic(count, sizeof(double), world_size, rank);
 }

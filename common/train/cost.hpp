@@ -21,6 +21,9 @@ std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel);
 
 // One all-reduce of `count` doubles: the scalars of a step.
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank);
+// Those of a step of which each rank knows only its part: the number of targets; and the loss with
+// the question whether to stop.
+Traffic step_scalars_traffic(int world_size, int rank);
 
 // ---- What a rank holds on top of its state, at most --------------------------------------------
 

@@ -9,7 +9,6 @@
 #include "step0_single_gpu/cuda_graphs/cuda_graphs.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/objective.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 
 namespace ladder::cuda_graphs {

@@ -1,7 +1,5 @@
 #include "step3_naive_dp/why_does_it_hang/train.hpp"
 
-#include "step3_naive_dp/why_does_it_hang/trainers.hpp"
-
 namespace ladder::hang {
 
 TrainReport train(const TrainOptions& options, World& world) {

@@ -1,16 +1,28 @@
 // The chapter of step 3 about ranks that wait for each other: six broken trainers.
 #pragma once
 
-#include "common/train/trainer.hpp"
-#include "step3_naive_dp/why_does_it_hang/trainer_options.hpp"
+#include "common/train/options/option_table.hpp"
+#include "step3_naive_dp/train.hpp"
+#include "step3_naive_dp/why_does_it_hang/trainers.hpp"
+
+namespace ladder {
+
+struct HangOptions {
+  int trainer = 1;  // --trainer
+
+  void declare(OptionTable& table) {
+    table.heading("Broken trainers");
+    table.number("--trainer", trainer, {1, int{hang::kTrainers.size()}},
+                 "which of the six trainers trains");
+  }
+};
+
+}  // namespace ladder
 
 namespace ladder::hang {
 
 // With the trainer that --trainer names. Collective.
 TrainReport train(const TrainOptions& options, World& world);
-
-// A replica. Trainer 5 also holds a copy of the parameters, which is no model state.
-StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // Once it is mended: what step 3 sends, and what the trainer adds.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
@@ -19,7 +31,7 @@ inline Trainer trainer() {
   return {
       .step = "why_does_it_hang",
       .train = train,
-      .state_bytes = state_bytes,
+      .state_bytes = step3::state_bytes,  // trainer 5 also holds a copy of the parameters
       .traffic = every_step<step_traffic>,
       .options = {.own = step_options<HangOptions>()},
   };

@@ -15,7 +15,7 @@
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
-#include "step7_zero3/prefetch_options.hpp"
+#include "step7_zero3/train.hpp"
 #include "tests/parity/climber.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/rungs.hpp"
