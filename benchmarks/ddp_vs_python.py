@@ -22,7 +22,7 @@ def main():
     parser.add_argument("--step0", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
     parser.add_argument("--step4", default=BUILD / "step4_bucketed_ddp/step4_bucketed_ddp", type=Path)
     parser.add_argument("--bucket-mb", type=float, help="step 4's, in MiB (default: its own)")
-    arguments = parse(parser, "--step0", "--step4")
+    arguments = parse(parser)
     buckets = [] if arguments.bucket_mb is None else ["--bucket-mb", str(arguments.bucket_mb)]
     race_on_ranks(arguments, arguments.step0, {"step4": (arguments.step4, buckets)}, {"ddp": "Python DDP"}, has_copies=True)
 

@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 
 from race import BF16_LOSS_TOLERANCE, BUILD, LOSSES_COMPARED, ROOT, Race, cpu_name, flops_per_token, make_parser, parse
-from race import ratios_to, require_program, require_ratio, write_figures
+from race import ratios_to, require_ratio, write_figures
 from results import write
 from zero_vs_python import STEPS
 from launcher.console import count_from
@@ -182,8 +182,6 @@ def parse_arguments():
         refuse("--write keeps figures of GPUs; with --device cpu, name a folder: --write FOLDER")
     if arguments.check:
         sys.exit(0)
-    for step in (STEP0, GRAPHS, *STEPS.values()):
-        require_program(parser, "--build", trainer_in(arguments.build, step))
     return arguments
 
 

@@ -39,7 +39,7 @@ def parse_arguments():
     parser.add_argument("--products", choices=["blas", "onednn"], default="blas", help="ours; PyTorch's are its BLAS")
     parser.add_argument("--step0", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
     parser.add_argument("--step8", default=BUILD / "step8_pipeline_ga/step8_pipeline_ga", type=Path)
-    arguments = parse(parser, "--step0", "--step8")
+    arguments = parse(parser)
     if min(arguments.microbatches) < arguments.stages:
         parser.error("--microbatches must each be at least --stages: Schedule1F1B refuses fewer")
     return arguments

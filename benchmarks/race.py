@@ -53,20 +53,17 @@ def make_parser(description):
     return parser
 
 
-def parse(parser, *programs):
-    """What these options name must be there."""
+def parse(parser):
     arguments = parser.parse_args()
     if arguments.default_model:
         arguments.layers, arguments.heads, arguments.channels = 4, 4, 128
         arguments.context, arguments.micro_batch_size = 128, 4
-    for option in programs:
-        require_program(parser, option, vars(arguments)[option.removeprefix("--")])
     return arguments
 
 
-def require_program(parser, option, path):
+def need_program(path):
     if not path.is_file():
-        parser.error(f"{option} {path} does not exist: build it (./ladder setup) or name another")
+        sys.exit(f"{path} does not exist: build it (./ladder setup) or name another")
 
 
 def write_tokens(path, num_tokens, vocab_size=VOCABULARY):
@@ -98,12 +95,14 @@ class Race:
         rows = max_microbatches * arguments.micro_batch_size * max(self.num_steps, LOSSES_COMPARED)
         write_tokens(self.data, rows * arguments.context + 1, vocab_size)
         start = self.folder / "start"
+        need_program(start_program)
         run_all([[*self.step_command(start_program, num_steps=0, out=start), "--precision", "fp32"]])
         self.checkpoint = start / "checkpoints/step_000000"
         self.start_report = json.loads((start / "report.json").read_text())
 
     def add_step(self, kind, name, program, *options, ranks=1, copies=1, num_microbatches=None):
         """A trainer of the course, under mpirun if it has several ranks; the slowest of so many copies at once."""
+        need_program(program)
 
         def train(num_steps):
             outs = [Path(tempfile.mkdtemp(prefix="run", dir=self.folder)) for _ in range(copies)]

@@ -28,7 +28,7 @@ def parse_arguments():
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--at-most-of-fp32", type=float,
                         help="with --precision bf16: exit with 1 if a step takes a larger share of its fp32 time")  # fmt: skip
-    return parse(parser, "--program")
+    return parse(parser)
 
 
 def make_race(arguments):

@@ -9,7 +9,7 @@ whole tensors; and fully_shard per block, as ZeRO-2, where parameters stay whole
 
 from pathlib import Path
 
-from race import BUILD, make_parser, parse, race_on_ranks, require_program
+from race import BUILD, make_parser, parse, race_on_ranks
 from launcher.console import count_from
 
 STEPS = {"step4": "step4_bucketed_ddp", "step5": "step5_zero1", "step6": "step6_zero2", "step7": "step7_zero3"}
@@ -21,8 +21,6 @@ def main():
     parser.add_argument("--ranks", type=count_from(2, 9999), default=2, help="of steps 4 to 7 and of their peers")
     parser.add_argument("--build", default=BUILD, type=Path, help="where the trainers were built")
     arguments = parse(parser)
-    for step in ("step0_single_gpu", *STEPS.values()):
-        require_program(parser, "--build", arguments.build / step / step)
     steps = {kind: (arguments.build / step / step, ()) for kind, step in STEPS.items()}
     race_on_ranks(arguments, arguments.build / "step0_single_gpu/step0_single_gpu", steps, PEERS)
 
