@@ -99,7 +99,8 @@ std::string chat_template() {
   return concat(kTemplate, kPromptOfTemplate);
 }
 
-void check_chat_template(const fs::path& folder) {
+void check_chat_template(const fs::path& tokenizer) {
+  const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
   const fs::path file = folder / "chat_template.jinja";
   if (fs::exists(file)) return check_is_ours(std::string(MappedFile(file.string()).bytes()), file);
   const fs::path config = folder / "tokenizer_config.json";

@@ -52,9 +52,9 @@ class ChatFormat {
 // The template as transformers reads it, from chat_template.jinja.
 std::string chat_template();
 
-// Throws CheckError with the file and the first characters of the template if this folder of a
-// tokenizer has another chat template, in tokenizer_config.json or chat_template.jinja. None is all
-// right.
-void check_chat_template(const std::filesystem::path& folder);
+// Throws CheckError with the file and the first characters of the template if there is another one
+// with this tokenizer, a folder or a file in it: in tokenizer_config.json or chat_template.jinja.
+// None is all right.
+void check_chat_template(const std::filesystem::path& tokenizer);
 
 }  // namespace ladder

@@ -18,19 +18,14 @@ constexpr const char* kOfMessage[] = {
     "video",      "videos"};
 
 ChatMessage message_of(const JsonlObject& entry) {
-  const auto required = [&](const char* name) {
-    const auto text = entry.text(name);
-    check(text.has_value(), entry.place(), ": has no \"", name, "\"");
-    return *text;
-  };
-  const std::string role = required("role");
+  const std::string role = entry.required("role");
   check(role == "system" || role == "user" || role == "assistant", entry.place(),
         ": the role is \"", role, "\", it must be system, user or assistant");
   entry.refuse(kOfMessage);
   const std::optional<int> weight = entry.weight();
   check(role == "assistant" || weight != 1, entry.place(), ": \"weight\" is 1, but of a ", role,
         "'s message nothing is learned; leave it out, or make it 0");
-  return {role, required("content"), weight != 0};
+  return {role, entry.required("content"), weight != 0};
 }
 
 std::vector<ChatMessage> messages_of(const JsonlObject& object) {
@@ -53,46 +48,37 @@ std::vector<ChatMessage> messages_of(const JsonlObject& object) {
 
 }  // namespace
 
-void Conversations::append(const std::vector<ChatMessage>& messages, const ChatFormat& format,
-                           Tokenizer& tokenizer) {
-  starts.push_back(tokens.size());
-  first_ranges.push_back(static_cast<std::int64_t>(range_ends.size()));
-  format.append(messages, tokenizer, tokens, range_ends);
-}
-
-std::int64_t Conversations::length(std::int64_t conversation) const {
+RowTokens row_of_conversation(const TokenizedText& text, std::int64_t conversation,
+                              std::int64_t context) {
   const auto k = static_cast<std::size_t>(conversation);
-  return (k + 1 < starts.size() ? starts[k + 1] : tokens.size()) - starts[k];
-}
-
-RowTokens Conversations::row(std::int64_t conversation, std::int64_t context) const {
-  const auto k = static_cast<std::size_t>(conversation);
-  const auto first = static_cast<std::size_t>(first_ranges[k]);
-  const auto last = k + 1 < first_ranges.size() ? static_cast<std::size_t>(first_ranges[k + 1])
-                                                : range_ends.size();
-  const std::int64_t end = starts[k] + std::min(length(conversation), context + 1);
+  const auto first = static_cast<std::size_t>(text.first_parts[k]);
+  const auto last = k + 1 < text.first_parts.size()
+                        ? static_cast<std::size_t>(text.first_parts[k + 1])
+                        : text.part_ends.size();
+  std::int64_t begin = text.starts[k];
+  const std::int64_t end = begin + std::min(text.length(conversation), context + 1);
   RowTokens row;
-  std::int64_t begin = starts[k];
   bool is_target = false;
-  const auto add_up_to = [&](std::int64_t range_end) {
-    const std::int64_t length = std::min(range_end, end) - begin;
+  const auto add_up_to = [&](std::int64_t part_end) {
+    const std::int64_t length = std::min(part_end, end) - begin;
     if (length > 0) row.ranges.push_back({begin, length, is_target});
     begin += length;
     is_target = !is_target;
   };
-  for (std::size_t i = first; i < last; ++i) add_up_to(range_ends[i]);
+  for (std::size_t i = first; i < last; ++i) add_up_to(text.part_ends[i]);
   add_up_to(end);
   return row;
 }
 
-Conversations read_jsonl_conversations(const std::string& path, Tokenizer& tokenizer) {
+TokenizedText read_jsonl_conversations(const std::string& path, Tokenizer& tokenizer) {
   const ChatFormat format(tokenizer);
-  Conversations conversations{TokenList(tokenizer.vocab_size())};
-  read_jsonl_objects(path, [&](const JsonlObject& object) {
-    conversations.append(messages_of(object), format, tokenizer);
-  });
-  check(!conversations.starts.empty(), path, ": has no conversations: no line is a JSON object");
-  return conversations;
+  return read_jsonl_objects(
+      path, tokenizer, "conversations", [&](const JsonlObject& object, TokenizedText& text) {
+        const std::vector<ChatMessage> messages = messages_of(object);
+        text.starts.push_back(text.tokens.size());
+        text.first_parts.push_back(static_cast<std::int64_t>(text.part_ends.size()));
+        format.append(messages, tokenizer, text.tokens, text.part_ends);
+      });
 }
 
 }  // namespace ladder

@@ -8,26 +8,16 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "common/data/chat_format.hpp"
 #include "common/data/row_tokens.hpp"
 
 namespace ladder {
 
-struct Conversations {
-  TokenList tokens;
-  std::vector<std::int64_t> starts = {};  // where each conversation begins
-  // Where each range of a conversation ends, in turn not learned and learned, and for each
-  // conversation where its ranges begin in this list. What is after the last one is not learned.
-  std::vector<std::int64_t> range_ends = {}, first_ranges = {};
-
-  void append(const std::vector<ChatMessage>& messages, const ChatFormat& format,
-              Tokenizer& tokenizer);
-  std::int64_t length(std::int64_t conversation) const;
-  // Cut to at most context + 1 tokens.
-  RowTokens row(std::int64_t conversation, std::int64_t context) const;
-};
+// The row of a conversation, cut to at most context + 1 tokens. The parts of a conversation are in
+// turn not learned and learned; what is after the last one is not learned.
+RowTokens row_of_conversation(const TokenizedText& text, std::int64_t conversation,
+                              std::int64_t context);
 
 // Reads a .jsonl file, whose objects have `messages`, a list of objects with the strings `role` and
 // `content`, and perhaps a `weight` of 0 or 1, as OpenAI's format has it. Members that other
@@ -35,6 +25,6 @@ struct Conversations {
 // conversations.cpp lists. Others are ignored. Throws the errors of read_jsonl_objects(), and
 // CheckError with file:line if there is no message, none that is learned, a weight of 1 that is not
 // the assistant's, or a role other than system, user and assistant.
-Conversations read_jsonl_conversations(const std::string& path, Tokenizer& tokenizer);
+TokenizedText read_jsonl_conversations(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

@@ -25,74 +25,85 @@
 
 namespace ladder {
 
-// What has been read from a source, whatever it is.
-struct TokenStorage {
+// What has been read from a source, whatever it is, and how it is divided into samples.
+struct StoredSamples {
   std::string name;       // of the source, for messages
   std::string tokenizer;  // its name, or "token file" if nobody says whose tokens they are
   std::int64_t vocab_size = 0;
   std::int64_t padding = 0;
   std::vector<std::uint32_t> text_bytes = {};  // that each token stands for; empty: not known
-  std::variant<TokenizedText, PreferencePairs, Conversations, TokenFile> data = {};
+  std::optional<TokenFile> file = {};          // which does not record where documents begin
+  TokenizedText text = {};                     // without a file
+  Rows rows = Rows::kWindows;
+  std::int64_t context = 1;
+  std::int64_t bytes_read = 0;
+  std::string source_hash = {};  // once asked for
 
-  std::int64_t num_tokens() const;
-  // Where each document or conversation begins; empty for pairs, and for a token file, which does
-  // not record this.
-  std::span<const std::int64_t> document_starts() const;
-  // All that says which tokens belong together, and which of them are targets.
-  std::vector<std::span<const std::int64_t>> boundaries() const;
   // Calls visitor(span of uint16 or uint32) with all tokens.
   template <class Visitor>
   decltype(auto) visit(Visitor&& visitor) const {
-    if (const auto* file = std::get_if<TokenFile>(&data))
-      return file->token_bytes() == 2 ? visitor(file->tokens16()) : visitor(file->tokens32());
-    if (const auto* pairs = std::get_if<PreferencePairs>(&data))
-      return pairs->tokens.visit(visitor);
-    if (const auto* chat = std::get_if<Conversations>(&data)) return chat->tokens.visit(visitor);
-    return std::get<TokenizedText>(data).tokens.visit(visitor);
+    return file ? file->visit(visitor) : text.tokens.visit(visitor);
+  }
+  std::int64_t num_tokens() const {
+    return visit([](auto tokens) { return static_cast<std::int64_t>(tokens.size()); });
+  }
+  std::int64_t num_samples() const {
+    return rows == Rows::kWindows ? std::max<std::int64_t>(num_tokens() - 1, 0) / context
+                                  : std::ssize(text.starts);
+  }
+  std::int64_t rows_per_sample() const { return rows == Rows::kPairs ? 2 : 1; }
+
+  // Cut to at most this context + 1 tokens, which a window has.
+  RowTokens row(std::int64_t k, std::int64_t row_of_sample, std::int64_t most) const {
+    if (rows == Rows::kPairs)
+      return row_of_pair(text, k, row_of_sample == 0 ? Answer::kChosen : Answer::kRejected, most);
+    if (rows == Rows::kChat) return row_of_conversation(text, k, most);
+    if (rows == Rows::kWindows) return {{{k * most, most + 1}}};
+    const std::int64_t begin = text.starts[static_cast<std::size_t>(k)];
+    return {{{begin, std::min(text.length(k), most + 1)}}};
+  }
+  RowTokens row(std::int64_t k, std::int64_t row_of_sample = 0) const {
+    return row(k, row_of_sample, context);
+  }
+  RowTokens uncut_row(std::int64_t k, std::int64_t row_of_sample = 0) const {
+    return row(k, row_of_sample, std::numeric_limits<std::int64_t>::max() / 2);
+  }
+  std::int64_t num_documents(std::int64_t k) const {
+    if (rows != Rows::kWindows) return text.length(k) > 1;  // or there is nothing to predict
+    const auto begin = std::ranges::lower_bound(text.starts, k * context);
+    return std::ranges::lower_bound(begin, text.starts.end(), (k + 1) * context) - begin;
+  }
+  // Of documents, conversations and pairs: that lose something in a row.
+  std::int64_t num_cut() const {
+    std::int64_t num_cut = 0;
+    for (std::int64_t k = 0; k < num_samples(); ++k) {
+      bool is_cut = false;
+      for (std::int64_t r = 0; r < rows_per_sample(); ++r)
+        is_cut = is_cut || uncut_row(k, r).length() > context + 1;
+      num_cut += is_cut;
+    }
+    return num_cut;
+  }
+  // All that says which tokens belong together, and which of them are targets.
+  std::vector<std::span<const std::int64_t>> boundaries() const {
+    if (rows == Rows::kPairs) return {text.part_ends};
+    if (rows == Rows::kChat) return {text.starts, text.part_ends, text.first_parts};
+    return {text.starts};
   }
 };
 
-std::int64_t TokenStorage::num_tokens() const {
-  return visit([](auto tokens) { return static_cast<std::int64_t>(tokens.size()); });
-}
-
-std::span<const std::int64_t> TokenStorage::document_starts() const {
-  if (const auto* text = std::get_if<TokenizedText>(&data)) return text->document_starts;
-  if (const auto* chat = std::get_if<Conversations>(&data)) return chat->starts;
-  return {};
-}
-
-std::vector<std::span<const std::int64_t>> TokenStorage::boundaries() const {
-  if (const auto* pairs = std::get_if<PreferencePairs>(&data)) return {pairs->part_ends};
-  if (const auto* chat = std::get_if<Conversations>(&data))
-    return {chat->starts, chat->range_ends, chat->first_ranges};
-  return {document_starts()};
-}
-
 namespace {
 
-TokenizedText tokenize_corpus(CorpusSplit split, Tokenizer& tokenizer) {
+TokenizedText tokenize_corpus(CorpusSplit split, bool are_pairs, Tokenizer& tokenizer) {
   TokenizedText text{TokenList(tokenizer.vocab_size())};
-  for (const SqlDocument& document : corpus_documents(split))
-    text.append(document.text(), tokenizer);
-  return text;
-}
-
-PreferencePairs tokenize_corpus_pairs(CorpusSplit split, Tokenizer& tokenizer) {
-  PreferencePairs pairs{TokenList(tokenizer.vocab_size())};
-  for (const SqlDocument& document : corpus_documents(split))
-    pairs.append(document.prompt(), document.answer, document.wrong_answer, tokenizer);
-  return pairs;
-}
-
-Conversations read_chat(const std::string& path, const DataOptions& options, Tokenizer& tokenizer) {
-  const auto tokenizer_files = tokenizer_path(options);
-  if (!tokenizer_files.empty()) {
-    check_chat_template(std::filesystem::is_directory(tokenizer_files)
-                            ? tokenizer_files
-                            : tokenizer_files.parent_path());
+  for (const SqlDocument& document : corpus_documents(split)) {
+    if (are_pairs) {
+      append_pair(document.prompt(), document.answer, document.wrong_answer, tokenizer, text);
+    } else {
+      append_document(document.text(), tokenizer, text);
+    }
   }
-  return read_jsonl_conversations(path, tokenizer);
+  return text;
 }
 
 void check_options(const std::string& option, const std::string& source, const std::string& kind,
@@ -112,12 +123,11 @@ void check_options(const std::string& option, const std::string& source, const s
 }
 
 // Opens `source`, the value of `option` ("--data" or "--val-data"): a file, or `split` of "corpus".
-// The data is a PreferencePairs for Rows::kPairs, Conversations for Rows::kChat, and else a
-// TokenizedText or a TokenFile. Throws UsageError for an unknown kind of file, a vocab_size that
-// does not fit, and if the source does not have what the rows need. Throws CheckError if a file is
-// missing or damaged, or the tokenizer or its chat template is not supported.
-TokenStorage open_tokens(const std::string& option, const std::string& source, CorpusSplit split,
-                         const DataOptions& options) {
+// Throws UsageError for an unknown kind of file, a vocab_size that does not fit, and if the source
+// does not have what the rows need. Throws CheckError if a file is missing or damaged, or the
+// tokenizer or its chat template is not supported.
+StoredSamples open_samples(const std::string& option, const std::string& source, CorpusSplit split,
+                           const DataOptions& options) {
   const std::string kind =
       source == "corpus" ? source : std::filesystem::path(source).extension().string();
   const bool is_text = kind == "corpus" || kind == ".txt" || kind == ".jsonl";
@@ -129,107 +139,38 @@ TokenStorage open_tokens(const std::string& option, const std::string& source, C
   check_options(option, source, kind, options);
   DataOptions of_source = options;
   of_source.source = source;
+  StoredSamples samples{.name = source, .rows = options.rows, .context = options.context};
   if (has_unknown_tokens(of_source)) {
-    const std::int64_t vocab_size = vocab_size_of(of_source);
-    return {.name = source,
-            .tokenizer = "token file",
-            .vocab_size = vocab_size,
-            .data = TokenFile(source, vocab_size)};
+    samples.tokenizer = "token file";
+    samples.vocab_size = vocab_size_of(of_source);
+    samples.file.emplace(source, samples.vocab_size);
+    return samples;
   }
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
   check_vocab_size(options, *tokenizer);
-  const char* part = kind != "corpus"                  ? ""
-                     : split == CorpusSplit::kTraining ? ", training part"
-                                                       : ", validation part";
-  TokenStorage storage{.name = source + part,
-                       .tokenizer = tokenizer->name(),
-                       .vocab_size = tokenizer->vocab_size(),
-                       .padding = tokenizer->padding()};
-  for (std::int64_t token = 0; token < storage.vocab_size; ++token) {
+  samples.tokenizer = tokenizer->name();
+  samples.vocab_size = tokenizer->vocab_size();
+  samples.padding = tokenizer->padding();
+  for (std::int64_t token = 0; token < samples.vocab_size; ++token) {
     const std::string_view text = tokenizer->text_of(static_cast<std::uint32_t>(token));
-    storage.text_bytes.push_back(static_cast<std::uint32_t>(text.size()));
+    samples.text_bytes.push_back(static_cast<std::uint32_t>(text.size()));
   }
-  if (kind == ".bin") {
-    storage.data = TokenFile(source, storage.vocab_size);
-  } else if (options.rows == Rows::kPairs) {
-    storage.data = kind == ".jsonl" ? read_jsonl_pairs(source, *tokenizer)
-                                    : tokenize_corpus_pairs(split, *tokenizer);
+  if (kind == "corpus") {
+    samples.name += split == CorpusSplit::kTraining ? ", training part" : ", validation part";
+    samples.text = tokenize_corpus(split, options.rows == Rows::kPairs, *tokenizer);
+  } else if (kind == ".bin") {
+    samples.file.emplace(source, samples.vocab_size);
+  } else if (kind == ".txt") {
+    samples.text = read_txt(source, *tokenizer);
   } else if (options.rows == Rows::kChat) {
-    storage.data = read_chat(source, options, *tokenizer);
+    const std::filesystem::path files = tokenizer_path(options);
+    if (!files.empty()) check_chat_template(files);
+    samples.text = read_jsonl_conversations(source, *tokenizer);
   } else {
-    storage.data = kind == ".txt"     ? read_txt(source, *tokenizer)
-                   : kind == ".jsonl" ? read_jsonl(source, *tokenizer)
-                                      : tokenize_corpus(split, *tokenizer);
+    samples.text = options.rows == Rows::kPairs ? read_jsonl_pairs(source, *tokenizer)
+                                                : read_jsonl(source, *tokenizer);
   }
-  return storage;
-}
-
-}  // namespace
-
-// How the stored tokens are divided into samples.
-struct Dataset::Tokens {
-  TokenStorage storage;
-  Rows rows = Rows::kWindows;
-  std::int64_t context = 1;
-  std::int64_t num_samples = 0;
-  std::int64_t bytes_read = 0;
-  std::string source_hash;  // once asked for
-
-  const PreferencePairs& pairs() const { return std::get<PreferencePairs>(storage.data); }
-  const Conversations& chat() const { return std::get<Conversations>(storage.data); }
-
-  // The tokens of sample k, unless it is a pair: T + 1 of a window, at most as many of a document.
-  std::int64_t first_token(std::int64_t k) const {
-    return rows == Rows::kWindows ? k * context
-                                  : storage.document_starts()[static_cast<std::size_t>(k)];
-  }
-  std::int64_t document_length(std::int64_t k) const {
-    return (k + 1 < num_samples ? first_token(k + 1) : storage.num_tokens()) - first_token(k);
-  }
-  std::int64_t sample_length(std::int64_t k) const {
-    return rows == Rows::kWindows ? context + 1 : std::min(document_length(k), context + 1);
-  }
-  std::int64_t rows_per_sample() const { return rows == Rows::kPairs ? 2 : 1; }
-  RowTokens row(std::int64_t k, std::int64_t row_of_sample) const {
-    if (rows == Rows::kPairs)
-      return pairs().row(k, row_of_sample == 0 ? Answer::kChosen : Answer::kRejected, context);
-    if (rows == Rows::kChat) return chat().row(k, context);
-    return {{{first_token(k), sample_length(k)}}};
-  }
-  bool has_target(std::int64_t k) const {
-    return rows == Rows::kPairs || row(k, 0).num_targets() > 0;
-  }
-  std::int64_t num_documents(std::int64_t k) const {
-    if (rows == Rows::kPairs) return 1;
-    if (rows != Rows::kWindows) return sample_length(k) > 1;  // or there is nothing to predict
-    const auto starts = storage.document_starts();
-    const auto begin = std::ranges::lower_bound(starts, first_token(k));
-    return std::ranges::lower_bound(begin, starts.end(), first_token(k) + context) - begin;
-  }
-  // Of documents and pairs.
-  std::int64_t num_cut() const {
-    std::int64_t num_cut = 0;
-    for (std::int64_t k = 0; k < num_samples; ++k) {
-      num_cut +=
-          rows == Rows::kPairs ? pairs().is_cut(k, context) : document_length(k) > context + 1;
-    }
-    return num_cut;
-  }
-};
-
-namespace {
-
-std::int64_t count_samples(const TokenStorage& storage, Rows rows, std::int64_t context) {
-  switch (rows) {
-    case Rows::kWindows:
-      return (storage.num_tokens() - 1) / context;
-    case Rows::kDocuments:
-    case Rows::kChat:
-      return static_cast<std::int64_t>(storage.document_starts().size());
-    case Rows::kPairs:
-      return std::get<PreferencePairs>(storage.data).num_pairs();
-  }
-  return 0;
+  return samples;
 }
 
 // Its position in a row that is not cut: the smallest context that shows a target.
@@ -242,18 +183,17 @@ std::int64_t first_target(const RowTokens& whole) {
 }
 
 // Why none of the first `count` samples has a target, and what to do about it.
-std::string explain_no_target(const TokenStorage& storage, const std::string& source,
-                              std::int64_t count, std::int64_t context) {
-  const auto* chat = std::get_if<Conversations>(&storage.data);
-  if (chat == nullptr)
+std::string explain_no_target(const StoredSamples& samples, const std::string& source,
+                              std::int64_t count) {
+  if (samples.rows != Rows::kChat)
     return concat("each of its ", count, " documents is empty, from ", place_of_object(source, 0),
                   " on, so there is nothing to predict");
   std::int64_t shortest = 0, least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t k = 0; k < count; ++k) {
-    const std::int64_t needed = first_target(chat->row(k, chat->length(k)));
+    const std::int64_t needed = first_target(samples.uncut_row(k));
     if (needed < least) shortest = k, least = needed;
   }
-  return concat("--context ", context, " cuts each of the first ", count,
+  return concat("--context ", samples.context, " cuts each of the first ", count,
                 " conversations off before the assistant's answer, so there is nothing to learn; ",
                 place_of_object(source, shortest), " needs --context ", least,
                 ", the others at least as much");
@@ -265,14 +205,10 @@ void add_numbers(ByteHash& hash, auto numbers) {  // with their count: no two li
   hash.update(numbers.data(), numbers.size_bytes());
 }
 
-void add_source(ByteHash& hash, const TokenStorage& storage) {
-  storage.visit([&](auto stored) { add_numbers(hash, stored); });
-  for (const auto& numbers : storage.boundaries()) add_numbers(hash, numbers);
-}
-
 }  // namespace
 
-Dataset::Dataset(std::unique_ptr<Tokens> tokens) : tokens_(std::move(tokens)) {}
+Dataset::Dataset(StoredSamples samples)
+    : samples_(std::make_unique<StoredSamples>(std::move(samples))) {}
 Dataset::~Dataset() = default;
 Dataset::Dataset(Dataset&&) noexcept = default;
 Dataset& Dataset::operator=(Dataset&&) noexcept = default;
@@ -280,24 +216,20 @@ Dataset& Dataset::operator=(Dataset&&) noexcept = default;
 Dataset Dataset::open(const std::string& option, const std::string& source, bool is_training,
                       const DataOptions& options) {
   check_usage(options.context >= 1, "--context is ", options.context, ", it must be at least 1");
-  const auto split = is_training ? CorpusSplit::kTraining : CorpusSplit::kValidation;
-  auto tokens = std::make_unique<Tokens>();
-  tokens->storage = open_tokens(option, source, split, options);
-  tokens->rows = options.rows;
-  tokens->context = options.context;
-  const std::int64_t num_tokens = tokens->storage.num_tokens();
-  tokens->num_samples = count_samples(tokens->storage, options.rows, options.context);
-  check(tokens->num_samples > 0, option, " ", source, ": has ", num_tokens,
+  StoredSamples samples = open_samples(
+      option, source, is_training ? CorpusSplit::kTraining : CorpusSplit::kValidation, options);
+  const std::int64_t all = samples.num_samples();
+  check(all > 0, option, " ", source, ": has ", samples.num_tokens(),
         " tokens; one sample with --context ", options.context, " takes ", options.context + 1,
         "; use a smaller --context or more data");
   const std::int64_t used = is_training || options.validation_samples == 0
-                                ? tokens->num_samples
-                                : std::min(tokens->num_samples, options.validation_samples);
+                                ? all
+                                : std::min(all, options.validation_samples);
   std::int64_t first = 0;  // sample with a target
-  while (first < used && !tokens->has_target(first)) ++first;
+  while (first < used && samples.row(first).num_targets() == 0) ++first;
   check(first < used, option, " ", source, ": ",
-        [&] { return explain_no_target(tokens->storage, source, used, options.context); });
-  return Dataset(std::move(tokens));
+        [&] { return explain_no_target(samples, source, used); });
+  return Dataset(std::move(samples));
 }
 
 Dataset Dataset::open_training(const DataOptions& options) {
@@ -305,78 +237,73 @@ Dataset Dataset::open_training(const DataOptions& options) {
 }
 
 Dataset Dataset::open_validation(const DataOptions& options) {
-  if (!options.validation_source.empty()) {
-    return open("--val-data", options.validation_source, /*is_training=*/false, options);
-  }
+  const std::string& source = options.validation_source;
+  if (!source.empty()) return open("--val-data", source, /*is_training=*/false, options);
   if (options.source == "corpus")
     return open("--data", options.source, /*is_training=*/false, options);
-  auto none = std::make_unique<Tokens>();
-  none->storage.name = "none";
-  none->context = options.context;
-  return Dataset(std::move(none));
+  return Dataset(StoredSamples{.name = "none", .context = options.context});
 }
 
 std::int64_t Dataset::num_samples() const {
-  return tokens_->num_samples;
+  return samples_->num_samples();
 }
 std::int64_t Dataset::num_tokens() const {
-  return tokens_->storage.num_tokens();
+  return samples_->num_tokens();
 }
 std::int64_t Dataset::num_documents() const {
-  if (tokens_->rows == Rows::kPairs) return num_samples();
-  return static_cast<std::int64_t>(tokens_->storage.document_starts().size());
+  return std::ssize(samples_->text.starts);
 }
 std::int64_t Dataset::vocab_size() const {
-  return tokens_->storage.vocab_size;
+  return samples_->vocab_size;
 }
 std::string Dataset::tokenizer() const {
-  return tokens_->storage.tokenizer;
+  return samples_->tokenizer;
 }
 std::int64_t Dataset::bytes_read() const {
-  return tokens_->bytes_read;
+  return samples_->bytes_read;
 }
 
 std::string Dataset::description() const {
-  const TokenStorage& storage = tokens_->storage;
-  if (num_samples() == 0) return storage.name;
-  const std::string thing = tokens_->rows == Rows::kPairs  ? "pair"
-                            : tokens_->rows == Rows::kChat ? "conversation"
-                                                           : "document";
-  std::string text = storage.name + ": ";
+  if (num_samples() == 0) return samples_->name;
+  const std::string thing = samples_->rows == Rows::kPairs  ? "pair"
+                            : samples_->rows == Rows::kChat ? "conversation"
+                                                            : "document";
+  std::string text = samples_->name + ": ";
   if (num_documents() > 0)
     text += concat(num_documents(), " ", thing, num_documents() == 1 ? ", " : "s, ");
   text += concat(num_tokens(), " tokens (", tokenizer(), ", vocabulary ", vocab_size(), "), ",
-                 num_samples() * tokens_->rows_per_sample());
-  if (tokens_->rows == Rows::kWindows) return text + concat(" windows of ", tokens_->context);
-  return text + concat(" rows of ", tokens_->context, ", ", tokens_->num_cut(), " ", thing,
+                 num_samples() * samples_->rows_per_sample());
+  if (samples_->rows == Rows::kWindows) return text + concat(" windows of ", samples_->context);
+  return text + concat(" rows of ", samples_->context, ", ", samples_->num_cut(), " ", thing,
                        "s cut to fit");
 }
 
 std::string Dataset::content_hash() const {
   ByteHash hash;
-  const std::int64_t cut[] = {static_cast<std::int64_t>(tokens_->rows), tokens_->context};
+  const std::int64_t cut[] = {static_cast<std::int64_t>(samples_->rows), samples_->context};
   add_numbers(hash, std::span(cut));
   hash.update(source_hash().data(), source_hash().size());
   return hash.digest();
 }
 
 const std::string& Dataset::source_hash() const {
-  if (tokens_->source_hash.empty()) {
+  if (samples_->source_hash.empty()) {
     ByteHash hash;
-    add_source(hash, tokens_->storage);
-    tokens_->source_hash = hash.digest();
+    samples_->visit([&](auto stored) { add_numbers(hash, stored); });
+    for (const auto& numbers : samples_->boundaries()) add_numbers(hash, numbers);
+    samples_->source_hash = hash.digest();
   }
-  return tokens_->source_hash;
+  return samples_->source_hash;
 }
 
 TargetText Dataset::text_of_targets(std::int64_t num_samples) const {
-  const std::vector<std::uint32_t>& text_bytes = tokens_->storage.text_bytes;
+  const std::vector<std::uint32_t>& text_bytes = samples_->text_bytes;
   TargetText sum;
   if (text_bytes.empty()) return sum;
-  tokens_->storage.visit([&](auto stored) {
+  samples_->visit([&](auto stored) {
     for (std::int64_t k = 0; k < num_samples; ++k) {
-      for (std::int64_t row = 0; row < tokens_->rows_per_sample(); ++row) {
-        tokens_->row(k, row).for_each([&](std::int64_t place, std::int64_t, bool is_target) {
+      for (std::int64_t row = 0; row < samples_->rows_per_sample(); ++row) {
+        samples_->row(k, row).for_each([&](std::int64_t place, std::int64_t, bool is_target) {
           if (!is_target) return;
           ++sum.num_targets;
           sum.num_bytes += text_bytes[stored[static_cast<std::size_t>(place)]];
@@ -388,28 +315,28 @@ TargetText Dataset::text_of_targets(std::int64_t num_samples) const {
 }
 
 Microbatch Dataset::read(std::span<const std::int64_t> indices) const {
-  const std::int64_t context = tokens_->context;
-  const std::int64_t rows_per_sample = tokens_->rows_per_sample();
+  const std::int64_t context = samples_->context;
+  const std::int64_t rows_per_sample = samples_->rows_per_sample();
   const std::vector<std::int64_t> shape = {
       static_cast<std::int64_t>(indices.size()) * rows_per_sample, context};
   Microbatch microbatch{at::empty(shape, at::kLong), at::empty(shape, at::kLong)};
   microbatch.samples.assign(indices.begin(), indices.end());
   for (const std::int64_t k : indices) {
-    check(0 <= k && k < num_samples(), "sample ", k, " does not exist: ", tokens_->storage.name,
-          " has ", num_samples());
-    microbatch.num_documents += tokens_->num_documents(k);
+    check(0 <= k && k < num_samples(), "sample ", k, " does not exist: ", samples_->name, " has ",
+          num_samples());
+    microbatch.num_documents += samples_->num_documents(k);
   }
   auto* tokens = microbatch.tokens.mutable_data_ptr<std::int64_t>();
   auto* targets = microbatch.targets.mutable_data_ptr<std::int64_t>();
-  tokens_->storage.visit([&](auto stored) {
+  samples_->visit([&](auto stored) {
     for (std::int64_t row_of_sample = 0; row_of_sample < rows_per_sample; ++row_of_sample) {
       for (const std::int64_t k : indices) {
-        const RowTokens row = tokens_->row(k, row_of_sample);
-        write_row(row, stored, context, tokens_->storage.padding, tokens, targets);
+        const RowTokens row = samples_->row(k, row_of_sample);
+        write_row(row, stored, context, samples_->padding, tokens, targets);
         tokens += context;
         targets += context;
         microbatch.num_targets += row.num_targets();
-        tokens_->bytes_read += row.length() * static_cast<std::int64_t>(sizeof(stored[0]));
+        samples_->bytes_read += row.length() * static_cast<std::int64_t>(sizeof(stored[0]));
       }
     }
   });

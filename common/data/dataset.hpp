@@ -23,6 +23,8 @@ struct TargetText {
   std::int64_t num_bytes = 0;
 };
 
+struct StoredSamples;  // dataset.cpp
+
 class Dataset {
  public:
   // Opens the training or the validation data that the options name. Throws CheckError with the
@@ -62,11 +64,10 @@ class Dataset {
   Dataset& operator=(Dataset&&) noexcept;
 
  private:
-  struct Tokens;
-  explicit Dataset(std::unique_ptr<Tokens> tokens);
+  explicit Dataset(StoredSamples samples);
   static Dataset open(const std::string& option, const std::string& source, bool is_training,
                       const DataOptions& options);
-  std::unique_ptr<Tokens> tokens_;
+  std::unique_ptr<StoredSamples> samples_;
 };
 
 }  // namespace ladder

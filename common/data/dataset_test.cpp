@@ -9,6 +9,7 @@
 #include "common/core/check.hpp"
 #include "common/data/tokenizer.hpp"
 #include "common/testing/expect_throws.hpp"
+#include "common/testing/rows_as_text.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
@@ -18,10 +19,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-
-constexpr std::int64_t kEnd = ByteTokenizer::kEndOfText;
-constexpr std::int64_t kPad = ByteTokenizer::kPadding;
-constexpr std::int64_t kNone = kIgnoredTarget;
 
 std::vector<std::int64_t> values(const at::Tensor& tensor) {
   const auto* data = tensor.const_data_ptr<std::int64_t>();
@@ -58,8 +55,8 @@ TEST_F(DatasetTest, WindowsOfText) {
   const Microbatch microbatch = read(dataset, {1, 0, 1});
   EXPECT_EQ(microbatch.tokens.sizes(), at::IntArrayRef({3, 3}));
   EXPECT_EQ(microbatch.tokens.scalar_type(), at::kLong);
-  EXPECT_THAT(values(microbatch.tokens), ElementsAre('d', 'e', 'f', 'a', 'b', 'c', 'd', 'e', 'f'));
-  EXPECT_THAT(values(microbatch.targets), ElementsAre('e', 'f', 'g', 'b', 'c', 'd', 'e', 'f', 'g'));
+  EXPECT_THAT(rows_as_text(microbatch.tokens), ElementsAre("def", "abc", "def"));
+  EXPECT_THAT(rows_as_text(microbatch.targets), ElementsAre("efg", "bcd", "efg"));
   EXPECT_EQ(microbatch.num_targets, 9);
   EXPECT_THAT(microbatch.samples, ElementsAre(1, 0, 1));
   EXPECT_EQ(dataset.bytes_read(), 3 * 4 * 2);
@@ -100,15 +97,11 @@ TEST_F(DatasetTest, DocumentsArePaddedAndCut) {
   const Dataset dataset = Dataset::open_training(rows);
   EXPECT_EQ(dataset.num_samples(), 4);
   const Microbatch microbatch = read(dataset, {0, 1, 2, 3});
-  EXPECT_THAT(values(microbatch.tokens),
-              ElementsAre('a', 'b', kPad, kPad,    //
-                          kPad, kPad, kPad, kPad,  // one token has nothing to predict
-                          'c', 'd', 'e', 'f',      //
-                          'i', 'j', 'k', 'l'));
-  EXPECT_THAT(values(microbatch.targets), ElementsAre('b', kEnd, kNone, kNone,     //
-                                                      kNone, kNone, kNone, kNone,  //
-                                                      'd', 'e', 'f', 'g',          //
-                                                      'j', 'k', 'l', kEnd));
+  EXPECT_THAT(rows_as_text(microbatch.tokens),
+              ElementsAre("ab__", "____", "cdef", "ijkl"));  // one token has nothing to predict
+  EXPECT_THAT(rows_as_text(microbatch.targets), ElementsAre("b.__", "____", "defg", "jkl."));
+  EXPECT_EQ(microbatch.tokens[1][0].item<std::int64_t>(), ByteTokenizer::kPadding);
+  EXPECT_EQ(microbatch.targets[1][0].item<std::int64_t>(), kIgnoredTarget);
   EXPECT_EQ(microbatch.num_targets, 2 + 0 + 4 + 4);
   EXPECT_EQ(microbatch.num_documents, 3);  // one has nothing to predict
   EXPECT_EQ(dataset.num_documents(), 4);

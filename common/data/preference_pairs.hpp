@@ -18,33 +18,26 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "common/data/row_tokens.hpp"
-#include "common/data/tokenizer.hpp"
 
 namespace ladder {
 
 enum class Answer { kChosen, kRejected };
 
-struct PreferencePairs {
-  TokenList tokens;  // of each pair: prompt and newline, chosen, end, rejected, end
-  std::vector<std::int64_t> part_ends =
-      {};  // three per pair: of prompt and newline, chosen, rejected
+// The parts of a pair are prompt and newline, the chosen answer and its end, and the rejected one.
+// With the same tokenizer as the pairs before.
+void append_pair(std::string_view prompt, std::string_view chosen, std::string_view rejected,
+                 Tokenizer& tokenizer, TokenizedText& pairs);
 
-  // With the same tokenizer as the pairs before.
-  void append(std::string_view prompt, std::string_view chosen, std::string_view rejected,
-              Tokenizer& tokenizer);
-  std::int64_t num_pairs() const;
-  // The row of one answer, cut to at most context + 1 tokens; context is at least 1.
-  RowTokens row(std::int64_t pair, Answer answer, std::int64_t context) const;
-  bool is_cut(std::int64_t pair, std::int64_t context) const;  // in one of its rows, or in both
-};
+// The row of one answer, cut to at most context + 1 tokens; context is at least 1.
+RowTokens row_of_pair(const TokenizedText& pairs, std::int64_t pair, Answer answer,
+                      std::int64_t context);
 
 // Reads a .jsonl file, whose objects have the strings `prompt`, `chosen` and `rejected`. Of other
 // members kWeights and kShown are refused, and the rest is ignored. Throws the errors of
 // read_jsonl_objects(), and CheckError with file:line if one of the three is missing or not a
 // string, or if both answers are equal.
-PreferencePairs read_jsonl_pairs(const std::string& path, Tokenizer& tokenizer);
+TokenizedText read_jsonl_pairs(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// Which of the stored tokens are in a row, and the row as inputs and targets.
+// Tokens as they are stored, which of them are in a row, and the row as inputs and targets.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,23 @@
 #include <vector>
 
 #include "common/data/batch.hpp"
+#include "common/data/tokenizer.hpp"
 
 namespace ladder {
+
+// Documents, conversations or preference pairs, one after the other.
+struct TokenizedText {
+  TokenList tokens;
+  std::vector<std::int64_t> starts = {};  // where each of them begins
+  // Where their parts end, which conversations.hpp and preference_pairs.hpp name; documents have
+  // none. And for each conversation, where its parts begin in this list.
+  std::vector<std::int64_t> part_ends = {}, first_parts = {};
+
+  std::int64_t length(std::int64_t number) const {
+    const auto k = static_cast<std::size_t>(number);
+    return (k + 1 < starts.size() ? starts[k + 1] : tokens.size()) - starts[k];
+  }
+};
 
 // Consecutive tokens of those stored.
 struct TokenRange {

@@ -58,6 +58,12 @@ std::optional<std::string> JsonlObject::text(const std::string& name) const {
   return member->get<std::string>();
 }
 
+std::string JsonlObject::required(const std::string& name, const char* hint) const {
+  const std::optional<std::string> found = text(name);
+  check(found.has_value(), place_, ": has no \"", name, "\"", hint);
+  return *found;
+}
+
 std::optional<std::vector<JsonlObject>> JsonlObject::objects(const std::string& name) const {
   const auto member = object_.find(name);
   if (member == object_.end()) return std::nullopt;
@@ -96,11 +102,15 @@ void JsonlObject::refuse(std::span<const char* const> names) const {
   }
 }
 
-void read_jsonl_objects(const std::string& path,
-                        const std::function<void(const JsonlObject& object)>& visit) {
+TokenizedText read_jsonl_objects(
+    const std::string& path, const Tokenizer& tokenizer, const char* things,
+    const std::function<void(const JsonlObject& object, TokenizedText& text)>& append) {
+  TokenizedText text{TokenList(tokenizer.vocab_size())};
   for_each_line(path, [&](std::string_view line, const std::string& place) {
-    visit(JsonlObject(parse_line(line, place), place));
+    append(JsonlObject(parse_line(line, place), place), text);
   });
+  check(!text.starts.empty(), path, ": has no ", things, ": no line is a JSON object");
+  return text;
 }
 
 std::string place_of_object(const std::string& path, std::int64_t number) {
@@ -132,10 +142,10 @@ std::string document_of(const JsonlObject& object) {
 
 }  // namespace
 
-void TokenizedText::append(std::string_view document, Tokenizer& tokenizer) {
-  document_starts.push_back(tokens.size());
-  tokenizer.encode(document, tokens);
-  tokens.push_back(tokenizer.end_of_text());
+void append_document(std::string_view document, Tokenizer& tokenizer, TokenizedText& text) {
+  text.starts.push_back(text.tokens.size());
+  tokenizer.encode(document, text.tokens);
+  text.tokens.push_back(tokenizer.end_of_text());
 }
 
 TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer) {
@@ -147,16 +157,15 @@ TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer) {
       ": is text in UTF-16, every other byte of which says nothing; make it UTF-8: iconv -f UTF-16 "
       "-t UTF-8 FILE");
   TokenizedText text{TokenList(tokenizer.vocab_size())};
-  text.append(file.bytes(), tokenizer);
+  append_document(file.bytes(), tokenizer, text);
   return text;
 }
 
 TokenizedText read_jsonl(const std::string& path, Tokenizer& tokenizer) {
-  TokenizedText text{TokenList(tokenizer.vocab_size())};
-  read_jsonl_objects(
-      path, [&](const JsonlObject& object) { text.append(document_of(object), tokenizer); });
-  check(!text.document_starts.empty(), path, ": has no documents: no line is a JSON object");
-  return text;
+  return read_jsonl_objects(path, tokenizer, "documents",
+                            [&](const JsonlObject& object, TokenizedText& text) {
+                              append_document(document_of(object), tokenizer, text);
+                            });
 }
 
 }  // namespace ladder

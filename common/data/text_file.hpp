@@ -1,6 +1,6 @@
-// Text files: .jsonl, which has one JSON object per line, and .txt; and both as token ids, where
-// every document is followed by an end-of-text token. Blank lines of a .jsonl file are skipped, and
-// messages begin with file:line.
+// Text files as token ids: .txt, and .jsonl, which has one JSON object per line. Every document is
+// followed by an end-of-text token. Blank lines of a .jsonl file are skipped, and messages begin
+// with file:line.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/data/tokenizer.hpp"
+#include "common/data/row_tokens.hpp"
 
 namespace ladder {
 
@@ -33,6 +33,8 @@ class JsonlObject {
   // The member's text, or nothing if there is no such member. Throws CheckError if it is not a
   // string.
   std::optional<std::string> text(const std::string& name) const;
+  // The same, of a member that must be there; `hint` follows in the message if it is not.
+  std::string required(const std::string& name, const char* hint = "") const;
   // The member's objects, or nothing if there is no such member. Throws CheckError if it is not a
   // list of objects.
   std::optional<std::vector<JsonlObject>> objects(const std::string& name) const;
@@ -49,21 +51,18 @@ class JsonlObject {
   std::string place_;
 };
 
-// Calls `visit` with each object, in the order of the lines. Throws CheckError if the file cannot
-// be read, or a line is malformed or has a member twice.
-void read_jsonl_objects(const std::string& path,
-                        const std::function<void(const JsonlObject& object)>& visit);
+// Calls append(object, text) with each object, in the order of the lines, and returns the text.
+// Throws CheckError if the file cannot be read, has none of these `things`, or a line is malformed
+// or has a member twice.
+TokenizedText read_jsonl_objects(
+    const std::string& path, const Tokenizer& tokenizer, const char* things,
+    const std::function<void(const JsonlObject& object, TokenizedText& text)>& append);
 
 // The file:line of the object with this number, from 0 on, in a file that has been read.
 std::string place_of_object(const std::string& path, std::int64_t number);
 
-struct TokenizedText {
-  TokenList tokens;
-  std::vector<std::int64_t> document_starts = {};  // where each document begins
-
-  // With the same tokenizer as the documents before.
-  void append(std::string_view document, Tokenizer& tokenizer);
-};
+// With the same tokenizer as the documents before.
+void append_document(std::string_view document, Tokenizer& tokenizer, TokenizedText& text);
 
 // Reads a .txt file as one document, whatever bytes it contains. Throws CheckError if it is empty,
 // or begins with the mark of UTF-16.

@@ -28,12 +28,6 @@ class TextFileTest : public ::testing::Test {
                                                 Not(HasSubstr("json.exception")))));
   }
 
-  static std::vector<std::uint32_t> ids_of(const TokenizedText& text) {
-    std::vector<std::uint32_t> ids;
-    for (std::int64_t i = 0; i < text.tokens.size(); ++i) ids.push_back(text.tokens[i]);
-    return ids;
-  }
-
   TempFolder folder_;
   ByteTokenizer tokenizer_;
 };
@@ -41,8 +35,8 @@ class TextFileTest : public ::testing::Test {
 TEST_F(TextFileTest, TxtIsOneDocumentOfAnyBytes) {
   using namespace std::string_literals;
   const TokenizedText text = read_txt(folder_.write("a.txt", "a\n\xff\0"s), tokenizer_);
-  EXPECT_THAT(ids_of(text), ElementsAre('a', '\n', 255, 0, 256));
-  EXPECT_THAT(text.document_starts, ElementsAre(0));
+  EXPECT_THAT(text.tokens.ids(), ElementsAre('a', '\n', 255, 0, 256));
+  EXPECT_THAT(text.starts, ElementsAre(0));
   expect_throws<CheckError>([&] { read_txt(folder_.write("empty.txt", ""), tokenizer_); },
                             {"is empty"});
   EXPECT_THROW(read_txt(folder_.path("missing.txt"), tokenizer_), CheckError);
@@ -72,8 +66,8 @@ TEST_F(TextFileTest, JsonlJoinsTheFieldsPresentInOrder) {
       "{\"question\": \"q\\n\", \"answer\": \"\\u00e9\"}\n"
       "{\"answer\": \"\"}\n"
       "{\"text\": \"T\"}");
-  EXPECT_EQ(tokenizer_.decode(ids_of(text)), "A\nB\nCq\n\n\xc3\xa9T");
-  EXPECT_THAT(text.document_starts, ElementsAre(0, 6, 12, 13));
+  EXPECT_EQ(tokenizer_.decode(text.tokens.ids()), "A\nB\nCq\n\n\xc3\xa9T");
+  EXPECT_THAT(text.starts, ElementsAre(0, 6, 12, 13));
   EXPECT_EQ(text.tokens[5], ByteTokenizer::kEndOfText);
   EXPECT_EQ(text.tokens.size(), 15);
 }

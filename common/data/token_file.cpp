@@ -34,6 +34,17 @@ bool is_llm_c(std::string_view bytes) {
   return magic == kMagic16 || magic == kMagic32;
 }
 
+void check_tokens(const std::string& path, auto tokens, std::int64_t vocab_size) {
+  std::uint32_t largest = 0;  // a plain maximum first: compiled code for it runs at memory speed
+  for (const std::uint32_t token : tokens) largest = std::max(largest, token);
+  if (largest < vocab_size) return;
+  const auto bad = std::ranges::find_if(tokens, [=](auto token) { return token >= vocab_size; });
+  check(false, path, ": token ", *bad, " at position ", bad - tokens.begin(),
+        " is beyond the vocabulary of ", vocab_size, "; the largest token of the file is ", largest,
+        ", so --vocab-size must be at least ", std::int64_t{largest} + 1,
+        " (or this is not a token file)");
+}
+
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, std::int64_t vocab_size) : file_(path) {
@@ -48,14 +59,10 @@ TokenFile::TokenFile(const std::string& path, std::int64_t vocab_size) : file_(p
     num_tokens_ = static_cast<std::int64_t>(bytes.size()) / 2;
     check_is_nano_gpt();
   }
-  if (token_bytes_ == 2) {
-    constexpr std::int64_t kMost = 65'536;
-    check(vocab_size <= kMost, path, ": has token ids of 2 bytes, which end at ", kMost - 1,
-          ", but the vocabulary has ", vocab_size, "; ", kWideIds);
-    check_tokens(tokens16(), vocab_size);
-  } else {
-    check_tokens(tokens32(), vocab_size);
-  }
+  constexpr std::int64_t kMost = 65'536;
+  check(token_bytes_ == 4 || vocab_size <= kMost, path, ": has token ids of 2 bytes, which end at ",
+        kMost - 1, ", but the vocabulary has ", vocab_size, "; ", kWideIds);
+  visit([&](auto tokens) { check_tokens(path, tokens, vocab_size); });
 }
 
 void TokenFile::check_is_nano_gpt() const {
@@ -63,7 +70,7 @@ void TokenFile::check_is_nano_gpt() const {
   check(!bytes.starts_with("\x93NUMPY"), file_.path(),
         ": is an array of numpy with a header; write the ids alone, with array.tofile()");
   constexpr std::size_t kFewest = 16, kEnough = 1 << 20;  // fewer may be anything
-  const auto tokens = tokens16().first(std::min(tokens16().size(), kEnough));
+  const auto all = tokens<std::uint16_t>(), tokens = all.first(std::min(all.size(), kEnough));
   if (tokens.size() < kFewest) return;
   check(!begins_with_text(bytes), file_.path(), ": is no token file, but text that begins with '",
         bytes.substr(0, bytes.find('\n')).substr(0, 40),
@@ -97,29 +104,6 @@ void TokenFile::read_llm_c_header() {
   check(size == expected, file_.path(), ": the header promises ", num_tokens_,
         " tokens, which take ", expected, " bytes, but the file has ", size,
         "; it is truncated or damaged");
-}
-
-std::span<const std::uint16_t> TokenFile::tokens16() const {
-  return {reinterpret_cast<const std::uint16_t*>(file_.bytes().data() + first_byte_),
-          static_cast<std::size_t>(num_tokens_)};
-}
-
-std::span<const std::uint32_t> TokenFile::tokens32() const {
-  return {reinterpret_cast<const std::uint32_t*>(file_.bytes().data() + first_byte_),
-          static_cast<std::size_t>(num_tokens_)};
-}
-
-template <class Token>
-void TokenFile::check_tokens(std::span<const Token> tokens, std::int64_t vocab_size) const {
-  Token largest = 0;  // a plain maximum first: compiled code for it runs at memory speed
-  for (const Token token : tokens) largest = std::max(largest, token);
-  if (largest < vocab_size) return;
-  const auto bad =
-      std::find_if(tokens.begin(), tokens.end(), [=](Token token) { return token >= vocab_size; });
-  check(false, file_.path(), ": token ", *bad, " at position ", bad - tokens.begin(),
-        " is beyond the vocabulary of ", vocab_size, "; the largest token of the file is ", largest,
-        ", so --vocab-size must be at least ", static_cast<std::int64_t>(largest) + 1,
-        " (or this is not a token file)");
 }
 
 }  // namespace ladder

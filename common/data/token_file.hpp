@@ -30,14 +30,20 @@ class TokenFile {
 
   std::int64_t num_tokens() const { return num_tokens_; }
   std::int64_t token_bytes() const { return token_bytes_; }  // 2 or 4
-  std::span<const std::uint16_t> tokens16() const;           // for token_bytes() == 2
-  std::span<const std::uint32_t> tokens32() const;           // for token_bytes() == 4
+  // Calls visitor(span of uint16 or uint32) with all tokens.
+  template <class Visitor>
+  decltype(auto) visit(Visitor&& visitor) const {
+    return token_bytes_ == 2 ? visitor(tokens<std::uint16_t>()) : visitor(tokens<std::uint32_t>());
+  }
 
  private:
   void read_llm_c_header();
   void check_is_nano_gpt() const;
   template <class Token>
-  void check_tokens(std::span<const Token> tokens, std::int64_t vocab_size) const;
+  std::span<const Token> tokens() const {
+    return {reinterpret_cast<const Token*>(file_.bytes().data() + first_byte_),
+            static_cast<std::size_t>(num_tokens_)};
+  }
 
   MappedFile file_;
   std::int64_t first_byte_ = 0;  // of the tokens

@@ -38,6 +38,10 @@ class TokenList {
   std::int64_t size() const {
     return visit([](auto tokens) { return static_cast<std::int64_t>(tokens.size()); });
   }
+  std::vector<std::uint32_t> ids() const {
+    return visit(
+        [](auto tokens) { return std::vector<std::uint32_t>(tokens.begin(), tokens.end()); });
+  }
   std::uint32_t operator[](std::int64_t i) const {
     return visit([=](auto tokens) -> std::uint32_t { return tokens[static_cast<std::size_t>(i)]; });
   }

@@ -15,12 +15,8 @@ TEST(ByteTokenizer, GivesEveryByteBack) {
   ByteTokenizer tokenizer;
   const TokenList tokens = tokenizer.encode(text);
   ASSERT_EQ(tokens.size(), 256);
-  std::vector<std::uint32_t> ids;
-  for (std::int64_t i = 0; i < 256; ++i) {
-    EXPECT_EQ(tokens[i], i);
-    ids.push_back(tokens[i]);
-  }
-  EXPECT_EQ(tokenizer.decode(ids), text);
+  for (std::int64_t i = 0; i < 256; ++i) EXPECT_EQ(tokens[i], i);
+  EXPECT_EQ(tokenizer.decode(tokens.ids()), text);
   EXPECT_EQ(tokenizer.encode("").size(), 0);
 }
 

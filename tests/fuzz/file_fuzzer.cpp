@@ -33,20 +33,20 @@ struct Input {
 // are not empty.
 void chat(const Input& file) {
   static BpeTokenizer tokenizer(LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json");
-  const Conversations conversations = read_jsonl_conversations(file.path, tokenizer);
-  for (std::size_t k = 0; k < conversations.starts.size(); ++k) {
+  const TokenizedText text = read_jsonl_conversations(file.path, tokenizer);
+  for (std::size_t k = 0; k < text.starts.size(); ++k) {
     const auto conversation = static_cast<std::int64_t>(k);
-    const std::int64_t length = conversations.length(conversation);
+    const std::int64_t length = text.length(conversation);
     for (const std::int64_t context : {1, 8, 1000}) {
-      const RowTokens row = conversations.row(conversation, context);
-      std::int64_t place = conversations.starts[k];
+      const RowTokens row = row_of_conversation(text, conversation, context);
+      std::int64_t place = text.starts[k];
       for (const TokenRange& range : row.ranges) {
         must_hold(range.begin == place && range.length > 0);
         place += range.length;
       }
       must_hold(row.length() == std::min(length, context + 1));
     }
-    must_hold(conversations.row(conversation, length).num_targets() > 0);
+    must_hold(row_of_conversation(text, conversation, length).num_targets() > 0);
   }
 }
 
@@ -107,21 +107,21 @@ void safetensors(const Input& file) {
 // Documents begin in order, and each has its end-of-text token.
 void must_be_whole(const TokenizedText& text) {
   auto end = text.tokens.size();
-  must_hold(text.document_starts.front() == 0);
-  for (auto start = text.document_starts.rbegin(); start != text.document_starts.rend(); ++start) {
+  must_hold(text.starts.front() == 0);
+  for (auto start = text.starts.rbegin(); start != text.starts.rend(); ++start) {
     must_hold(*start < end);
     end = *start;
   }
 }
 
 // Every pair has two rows that fit, with an answer to predict.
-void must_have_rows(const PreferencePairs& pairs) {
+void must_have_rows(const TokenizedText& pairs) {
   const auto num_tokens = pairs.tokens.size();
   must_hold(pairs.part_ends.back() == num_tokens);
-  for (std::int64_t pair = 0; pair < pairs.num_pairs(); ++pair) {
+  for (std::int64_t pair = 0; pair < std::ssize(pairs.starts); ++pair) {
     for (const auto answer : {Answer::kChosen, Answer::kRejected}) {
       for (const std::int64_t context : {1, 8}) {
-        const RowTokens row = pairs.row(pair, answer, context);
+        const RowTokens row = row_of_pair(pairs, pair, answer, context);
         const auto& [prompt, text] = std::tie(row.ranges.at(0), row.ranges.at(1));
         must_hold(0 <= prompt.begin && prompt.length >= 1);
         must_hold(prompt.begin + prompt.length <= text.begin);
@@ -148,14 +148,11 @@ void token_file(const Input& file) {
        {std::int64_t{50257}, std::int64_t{1} << 16, std::int64_t{1} << 32}) {
     reads_or_refuses([&] {
       const TokenFile tokens(file.path, vocab_size);
-      const auto all_known = [&](auto list) {
-        return std::all_of(list.begin(), list.end(),
-                           [&](auto token) { return token < vocab_size; });
-      };
       must_hold(tokens.num_tokens() > 0);
       must_hold(tokens.token_bytes() == 4 || vocab_size <= 65536);
-      must_hold(tokens.token_bytes() == 2 ? all_known(tokens.tokens16())
-                                          : all_known(tokens.tokens32()));
+      tokens.visit([&](auto list) {
+        must_hold(std::ranges::all_of(list, [&](auto token) { return token < vocab_size; }));
+      });
     });
   }
 }

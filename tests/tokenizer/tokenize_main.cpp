@@ -16,14 +16,6 @@
 namespace ladder {
 namespace {
 
-using Ids = std::vector<std::uint32_t>;
-
-Ids ids_of(const TokenList& tokens) {
-  Ids ids;
-  for (std::int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
-  return ids;
-}
-
 template <class List>
 void write(const List& list) {
   const auto count = static_cast<std::uint32_t>(list.size());
@@ -36,7 +28,7 @@ void encode_stdin(Tokenizer& tokenizer) {
   while (std::fread(&size, sizeof size, 1, stdin) == 1) {
     std::string text(size, '\0');
     check(std::fread(text.data(), 1, size, stdin) == size, "stdin ends within a text");
-    const Ids ids = ids_of(tokenizer.encode(text));
+    const std::vector<std::uint32_t> ids = tokenizer.encode(text).ids();
     write(ids);
     write(tokenizer.decode(ids));
   }

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using nlohmann::json;
+using Ids = std::vector<std::uint32_t>;
 
 std::string fixture() {
   return std::string(MappedFile(LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json").bytes());
@@ -203,12 +204,8 @@ class BesideTest : public BpeFilesTest {
       file["added_tokens"].erase(1);
     });
   }
-  std::vector<std::uint32_t> ids(const std::string& text) {
-    BpeTokenizer tokenizer(folder_.path("tokenizer.json"));
-    const TokenList tokens = tokenizer.encode(text);
-    std::vector<std::uint32_t> ids;
-    for (std::int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
-    return ids;
+  Ids ids(const std::string& text) {
+    return BpeTokenizer(folder_.path("tokenizer.json")).encode(text).ids();
   }
   void refused(const std::string& name, const json& contents, const std::string& reason) {
     folder_.write(name, contents.dump());
@@ -216,8 +213,6 @@ class BesideTest : public BpeFilesTest {
     fs::remove(folder_.path(name));
   }
 };
-
-using Ids = std::vector<std::uint32_t>;
 
 TEST_F(BesideTest, AddedTokensAreReadWhereverTheyAre) {
   EXPECT_GT(ids("<|im_start|>").size(), 1u);  // spelled
@@ -285,10 +280,7 @@ class VocabAndMergesTest : public BpeFilesTest {
 
 TEST_F(VocabAndMergesTest, AreReadAsGpt2s) {
   BpeTokenizer tokenizer(folder());
-  TokenList tokens = tokenizer.encode("hi hi<|endoftext|>ih");
-  std::vector<std::uint32_t> ids;
-  for (std::int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
-  EXPECT_EQ(ids, (std::vector<std::uint32_t>{3, 4, 5, 1, 0}));
+  EXPECT_EQ(tokenizer.encode("hi hi<|endoftext|>ih").ids(), (Ids{3, 4, 5, 1, 0}));
   EXPECT_EQ(tokenizer.end_of_text(), 5u);
 }
 

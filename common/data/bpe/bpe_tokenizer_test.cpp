@@ -20,15 +20,9 @@ using Ids = std::vector<std::uint32_t>;
 // Made by Python's tokenizers, as were all ids below: SmolLM2's settings, 340 tokens.
 const std::string kFixture = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";
 
-Ids ids_of(const TokenList& tokens) {
-  Ids ids;
-  for (std::int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
-  return ids;
-}
-
 Ids encode(const std::string& text) {
   BpeTokenizer tokenizer(kFixture);
-  return ids_of(tokenizer.encode(text));
+  return tokenizer.encode(text).ids();
 }
 
 TEST(BpeTokenizer, GivesTheIdsOfPythonsTokenizers) {
@@ -48,7 +42,7 @@ TEST(BpeTokenizer, GivesTheIdsOfPythonsTokenizers) {
 TEST(BpeTokenizer, TheSecondTimeComesFromTheCache) {
   BpeTokenizer tokenizer(kFixture);
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(ids_of(tokenizer.encode("the cat sat")), (Ids{302, 271, 303}));
+    EXPECT_EQ(tokenizer.encode("the cat sat").ids(), (Ids{302, 271, 303}));
 }
 
 TEST(BpeTokenizer, DecodesWhatItEncodes) {
@@ -56,7 +50,7 @@ TEST(BpeTokenizer, DecodesWhatItEncodes) {
   std::string text = "<|endoftext|>";
   for (int byte = 0; byte < 0x80; ++byte) text.push_back(static_cast<char>(byte));
   text += "é中😀\u0301<|im_start|>";
-  const Ids ids = ids_of(tokenizer.encode(text));
+  const Ids ids = tokenizer.encode(text).ids();
   EXPECT_EQ("<|endoftext|>" + tokenizer.decode(ids) + "<|im_start|>", text);
   EXPECT_THROW(tokenizer.decode(Ids{340}), CheckError);
 }
@@ -92,7 +86,7 @@ class BpeOfAs : public ::testing::Test {
   static Ids encode(BpeModel& model, const std::string& text) {
     TokenList tokens;
     model.encode(text, tokens);
-    return ids_of(tokens);
+    return tokens.ids();
   }
 };
 
