@@ -36,13 +36,6 @@ ModelOptions shape(std::int64_t layers, bool is_tied) {
           .tie_embeddings = is_tied};
 }
 
-std::vector<NamedTensor> leaves_of(const Model& model) {
-  std::vector<NamedTensor> all;
-  for (const Unit& unit : model.units())
-    all.insert(all.end(), unit.tensors.begin(), unit.tensors.end());
-  return all;
-}
-
 class ShardedModelTest : public RankTest {
  protected:
   ShardedModelTest() { install_memory_ledger(); }
@@ -117,14 +110,14 @@ TEST_ON_RANKS(ShardedModelTest, FrozenUnitsNeitherCrashNorLeak) {
       SCOPED_TRACE(
           concat(is_tied ? "tied" : "untied", ", frozen ", ::testing::PrintToString(prefixes)));
       Model whole = build_layers(shape(3, is_tied), kSeed);
-      freeze(leaves_of(whole), prefixes);
+      freeze(whole.leaves(), prefixes);
       const std::int64_t before = parameter_bytes();
       ShardedModel model(layer_builder(shape(3, is_tied), kSeed), 1, comm_);
       freeze(model.leaves(), prefixes);
       const FlatLayout& layout = model.plan().layout;
       for (int step = 0; step < 2; ++step)
         EXPECT_TRUE(bits_equal(gradient(model, model.leaves(), layout),
-                               gradient(whole, leaves_of(whole), layout)));
+                               gradient(whole, whole.leaves(), layout)));
       const bool has_embedding_frozen = prefixes.contains("wte") && prefixes.contains("wpe");
       if (!has_embedding_frozen) {
         EXPECT_TRUE(holds_its_shard(model, before));

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "common/core/check.hpp"
@@ -32,18 +33,18 @@ at::Tensor written_out(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   return at::bmm(scores.softmax(-1), matrices(v)).view({B, H, T, d});
 }
 
-bool has_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const std::int64_t choice = at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                                                    /*is_causal=*/true, /*scale=*/{},
-                                                    /*enable_gqa=*/true);
-  return static_cast<at::SDPBackend>(choice) != at::SDPBackend::math;
+// What libtorch takes for them. Strides matter; the number of rows does not.
+at::SDPBackend backend_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  return static_cast<at::SDPBackend>(
+      at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true,
+                            /*scale=*/{}, /*enable_gqa=*/q.size(1) != k.size(1)));
 }
 
 // Where no fused kernel takes fewer keys and values than queries, each gets its own copy.
 at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const std::int64_t group = q.size(1) / k.size(1);
   const bool is_grouped = group > 1;
-  if (is_grouped && q.is_cuda() && !has_kernel(q, k, v))
+  if (is_grouped && q.is_cuda() && backend_of(q, k, v) == at::SDPBackend::math)
     return fused(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1));
   return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
                                           /*is_causal=*/true, /*scale=*/{}, is_grouped);
@@ -111,26 +112,7 @@ at::Tensor Attention::operator()(const at::Tensor& x) const {
   return c_proj(causal_attention(qkv[0], qkv[1], qkv[2]));
 }
 
-namespace {
-
-std::string name_of(at::SDPBackend backend) {
-  switch (backend) {
-    case at::SDPBackend::math:
-      return "math";
-    case at::SDPBackend::flash_attention:
-      return "flash";
-    case at::SDPBackend::efficient_attention:
-      return "efficient";
-    case at::SDPBackend::cudnn_attention:
-      return "cudnn";
-    default:
-      return concat("backend ", static_cast<int>(backend));
-  }
-}
-
-}  // namespace
-
-// Strides matter, so queries, keys and values lie as in the model. The number of rows does not.
+// Queries, keys and values lie as in the model.
 std::string attention_backend(const ModelOptions& model, at::Device device) {
   const std::unique_ptr<Family> family = family_of(model);
   const std::int64_t T = model.context, H = model.heads, K = family->options().kv_heads;
@@ -140,13 +122,18 @@ std::string attention_backend(const ModelOptions& model, at::Device device) {
                      at::TensorOptions().dtype(model.precision.params).device(device))
         .set_requires_grad(true);
   };
-  std::vector<at::Tensor> parts = family->has_joint_qkv()
+  std::vector<at::Tensor> parts = family->traits().has_joint_qkv
                                       ? empty(3 * H).split(H * d, /*dim=*/2)
                                       : std::vector{empty(H), empty(K), empty(K)};
   for (at::Tensor& part : parts) part = part.view({1, T, -1, d}).transpose(1, 2);
-  return name_of(static_cast<at::SDPBackend>(
-      at::_fused_sdp_choice(parts[0], parts[1], parts[2], /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                            /*is_causal=*/true, /*scale=*/{}, /*enable_gqa=*/K != H)));
+  static const std::map<at::SDPBackend, std::string> kNames = {
+      {at::SDPBackend::math, "math"},
+      {at::SDPBackend::flash_attention, "flash"},
+      {at::SDPBackend::efficient_attention, "efficient"},
+      {at::SDPBackend::cudnn_attention, "cudnn"}};
+  const at::SDPBackend backend = backend_of(parts[0], parts[1], parts[2]);
+  const auto found = kNames.find(backend);
+  return found != kNames.end() ? found->second : concat("backend ", static_cast<int>(backend));
 }
 
 }  // namespace ladder

@@ -13,41 +13,22 @@
 namespace ladder {
 namespace {
 
-std::vector<std::int64_t> weight_shape(const ModelOptions& options) {
-  return {options.vocab_size, options.channels};
-}
-
-Layer embedding_layer(const Family& family, const ParameterMaker& make) {
-  const at::Tensor weight = make.normal(family.embedding_name(), weight_shape(family.options()));
-  Layer layer = family.embedding(make, weight);
-  layer.unit.name = "embedding";
-  layer.unit.tensors.insert(layer.unit.tensors.begin(), {family.embedding_name(), weight});
-  return layer;
-}
-
-Layer block_layer(const Family& family, const ParameterMaker& make, std::int64_t index) {
-  Layer layer = family.block(make, index);
-  layer.unit.name = concat("block", index);
-  return layer;
-}
-
 // `embedding` is the token embedding, undefined if this part of the model does not include it.
 Layer head_layer(const Family& family, const ParameterMaker& make, const at::Tensor& embedding) {
   const ModelOptions& options = family.options();
   const bool is_shared = options.tie_embeddings && embedding.defined();
-  const std::string name = options.tie_embeddings ? family.embedding_name() : "lm_head.weight";
-  const at::Tensor weight = is_shared ? embedding : make.normal(name, weight_shape(options));
-  const Layer norm = family.final_norm(make);
-  Layer layer;
-  layer.unit = {"head", norm.unit.tensors};
-  layer.forward = [=, products = options.products](const at::Tensor& x) {  // -> logits [B, T, V]
-    return project(norm.forward(x), weight, products, is_shared);
-  };
+  Layer layer = family.final_norm(make);
+  at::Tensor weight = embedding;
   if (is_shared) {
     layer.reads = 0;
   } else {
-    layer.unit.tensors.push_back({name, weight});
+    weight = make.normal(layer.unit,
+                         options.tie_embeddings ? family.traits().embedding_name : "lm_head.weight",
+                         {options.vocab_size, options.channels});
   }
+  layer.forward = [=, norm = layer.forward, products = options.products](const at::Tensor& x) {
+    return project(norm(x), weight, products, is_shared);  // logits [B, T, V]
+  };
   return layer;
 }
 
@@ -66,7 +47,7 @@ double embedding_numel(const ModelOptions& options) {
 std::int64_t saved_bytes_of_head(const Family& family, AttentionPath path) {
   const ModelOptions& options = family.options();
   const std::int64_t e = options.precision.param_bytes(), V = options.vocab_size;
-  return family.saved_bytes_of_final_norm() + e * options.channels +
+  return family.saved_bytes_of_norm() + e * options.channels +
          (path == AttentionPath::kOnGpu ? e * ((V + 63) / 64 * 64) + 8 : 4 * V);
 }
 
@@ -122,15 +103,13 @@ Model build_layers(const ModelOptions& options, std::uint64_t seed,
   Model model;
   at::Tensor embedding;
   for (const std::int64_t layer : layers) {
-    if (layer == 0) {
-      model.layers.push_back(embedding_layer(*family, make));
-      embedding = model.layers[0].unit.tensors[0].tensor;
-    } else if (layer < head) {
-      model.layers.push_back(block_layer(*family, make, layer - 1));
-    } else {
-      model.layers.push_back(head_layer(*family, make, embedding));
-    }
-    if (on_unit) on_unit(model.layers.back().unit);
+    model.layers.push_back(layer == 0     ? family->embedding(make)
+                           : layer < head ? family->block(make, layer - 1)
+                                          : head_layer(*family, make, embedding));
+    Unit& unit = model.layers.back().unit;
+    unit.name = layer == 0 ? "embedding" : layer < head ? concat("block", layer - 1) : "head";
+    if (layer == 0) embedding = unit.tensors[0].tensor;
+    if (on_unit) on_unit(unit);
   }
   return model;
 }

@@ -49,9 +49,9 @@ std::string trace_of(const ModelOptions& options) {
 TEST(BuildLayers, Gpt2SmallHasItsKnownNumberOfParameters) {
   ModelOptions options{
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
-  EXPECT_EQ(count_parameters(build_layers(options, 0, {}, at::kMeta).units()), 124439808);
+  EXPECT_EQ(count_parameters(build_layers(options, 0, {}, at::kMeta)), 124439808);
   options.vocab_size = 50304;
-  EXPECT_EQ(count_parameters(build_layers(options, 0, {}, at::kMeta).units()), 124475904);
+  EXPECT_EQ(count_parameters(build_layers(options, 0, {}, at::kMeta)), 124475904);
 }
 
 // The model does not know its objective; here, a sum of cross-entropies will do.
@@ -164,33 +164,31 @@ TEST(BuildLayers, TheMlpsWidthIsAnOption) {
 TEST(BuildLayers, WeightsStartAtRandomAndNormsAtOne) {
   for (const ModelFamily family : kFamilies) {
     const ModelOptions options{.family = family, .layers = 8, .channels = 64};
-    for (const Unit& unit : build_layers(options, 3).units()) {
-      for (const auto& [name, tensor] : unit.tensors) {
-        const bool is_back = name.find("c_proj") != std::string::npos ||
-                             name.find("o_proj") != std::string::npos ||
-                             name.find("down_proj") != std::string::npos;
-        const double wanted = tensor.dim() == 1 ? 0 : is_back ? 0.02 / 4 : 0.02;  // √(2 · 8) = 4
-        EXPECT_NEAR(tensor.std().item<double>(), wanted, 0.05 * wanted) << name;
-        const double mean = tensor.dim() == 1 && name.ends_with("weight") ? 1 : 0;
-        EXPECT_NEAR(tensor.mean().item<double>(), mean, 0.1 * wanted) << name;
-      }
+    for (const auto& [name, tensor] : build_layers(options, 3).leaves()) {
+      const bool is_back = name.find("c_proj") != std::string::npos ||
+                           name.find("o_proj") != std::string::npos ||
+                           name.find("down_proj") != std::string::npos;
+      const double wanted = tensor.dim() == 1 ? 0 : is_back ? 0.02 / 4 : 0.02;  // √(2 · 8) = 4
+      EXPECT_NEAR(tensor.std().item<double>(), wanted, 0.05 * wanted) << name;
+      const double mean = tensor.dim() == 1 && name.ends_with("weight") ? 1 : 0;
+      EXPECT_NEAR(tensor.mean().item<double>(), mean, 0.1 * wanted) << name;
     }
   }
 }
 
 TEST(BuildLayers, StartDependsOnSeedAndNameAlone) {
   for (const ModelFamily family : kFamilies) {
-    const std::vector<Unit> tied = build_layers(tiny(true, family), 5).units(),
-                            untied = build_layers(tiny(false, family), 5).units();
-    const std::vector<Unit> other_seed = build_layers(tiny(true, family), 6).units();
-    for (std::size_t u = 0; u < 3; ++u) {
-      for (std::size_t t = 0; t < tied[u].tensors.size(); ++t) {
-        EXPECT_TRUE(tied[u].tensors[t].tensor.equal(untied[u].tensors[t].tensor))
-            << tied[u].tensors[t].name;
-      }
+    const auto leaves = [&](bool tied, std::uint64_t seed) {
+      return build_layers(tiny(tied, family), seed).leaves();
+    };
+    const auto tied = leaves(true, 5), untied = leaves(false, 5), other_seed = leaves(true, 6);
+    for (std::size_t i = 0; i < tied.size(); ++i) {
+      EXPECT_TRUE(tied[i].tensor.equal(untied[i].tensor)) << tied[i].name;
+      if (tied[i].tensor.dim() == 1) continue;
+      EXPECT_FALSE(tied[i].tensor.equal(other_seed[i].tensor)) << tied[i].name;
     }
-    EXPECT_FALSE(tied[1].tensors[2].tensor.equal(other_seed[1].tensors[2].tensor));
-    EXPECT_FALSE(tied[1].tensors[2].tensor.equal(tied[2].tensors[2].tensor));
+    const std::vector<Unit> units = build_layers(tiny(true, family), 5).units();
+    EXPECT_FALSE(units[1].tensors[2].tensor.equal(units[2].tensors[2].tensor));
   }
 }
 
@@ -203,21 +201,19 @@ TEST(BuildLayers, GradientMatchesFiniteDifferences) {
     const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong), targets = tokens.roll(-1, 1);
     loss_sum(model, tokens, targets).backward();
     at::NoGradGuard no_grad;
-    for (const Unit& unit : model.units()) {
-      for (const NamedTensor& named : unit.tensors) {
-        const at::Tensor gradient = named.tensor.grad();
-        const double length = gradient.norm().item<double>();
-        // GPT-2's key bias: zero in exact arithmetic; and what this seed hardly turns.
-        if (length < 0.05) continue;
-        at::Tensor parameter = named.tensor.detach();
-        const at::Tensor saved = parameter.clone(), step = gradient * (1e-2 / length);
-        parameter.add_(step);
-        const double above = loss_sum(model, tokens, targets).item<double>();
-        parameter.copy_(saved - step);
-        const double below = loss_sum(model, tokens, targets).item<double>();
-        parameter.copy_(saved);
-        EXPECT_NEAR((above - below) / (2 * 1e-2) / length, 1.0, 0.03) << named.name;
-      }
+    for (const auto& [name, leaf] : model.leaves()) {
+      const at::Tensor gradient = leaf.grad();
+      const double length = gradient.norm().item<double>();
+      // GPT-2's key bias: zero in exact arithmetic; and what this seed hardly turns.
+      if (length < 0.05) continue;
+      at::Tensor parameter = leaf.detach();
+      const at::Tensor saved = parameter.clone(), step = gradient * (1e-2 / length);
+      parameter.add_(step);
+      const double above = loss_sum(model, tokens, targets).item<double>();
+      parameter.copy_(saved - step);
+      const double below = loss_sum(model, tokens, targets).item<double>();
+      parameter.copy_(saved);
+      EXPECT_NEAR((above - below) / (2 * 1e-2) / length, 1.0, 0.03) << name;
     }
   }
 }
@@ -259,11 +255,9 @@ TEST(BuildLayers, HandsOutEachUnitBeforeTheNextIsMade) {
         at::Tensor(named.tensor).set_data(at::zeros({1}));
       }
     });
-    std::size_t i = 0;
-    for (const Unit& unit : whole.units()) {
-      wanted.push_back(unit.name);
-      for (const NamedTensor& named : unit.tensors) EXPECT_TRUE(kept[i++].equal(named.tensor));
-    }
+    for (const Unit& unit : whole.units()) wanted.push_back(unit.name);
+    const std::vector<NamedTensor> leaves = whole.leaves();
+    for (std::size_t i = 0; i < leaves.size(); ++i) EXPECT_TRUE(kept[i].equal(leaves[i].tensor));
     EXPECT_EQ(names, wanted);
     EXPECT_EQ(in_pieces.units()[1].tensors[0].tensor.numel(), 1);
   }

@@ -19,7 +19,7 @@ namespace ladder {
 
 inline constexpr double kInitStd = 0.02;
 
-// Creates the parameters of one model, each from its own random stream.
+// Creates the parameters of one model, each from its own random stream, and lists them in a unit.
 class ParameterMaker {
  public:
   // Lifetime: `options` outlives this.
@@ -27,12 +27,13 @@ class ParameterMaker {
       : seed_(seed), device_(device), options_(options) {}
 
   // N(0, std), from the stream of this name.
-  at::Tensor normal(const std::string& name, at::IntArrayRef shape, double std = kInitStd) const;
-  at::Tensor constant(std::int64_t numel, double value) const;  // [numel]
+  at::Tensor normal(Unit& unit, const std::string& name, at::IntArrayRef shape,
+                    double std = kInitStd) const;
+  at::Tensor constant(Unit& unit, const std::string& name, std::int64_t numel, double value) const;
 
  private:
   at::Tensor empty(at::IntArrayRef shape) const;
-  at::Tensor parameter(const at::Tensor& values) const;
+  at::Tensor add(Unit& unit, const std::string& name, const at::Tensor& values) const;
 
   std::uint64_t seed_;
   at::Device device_;
@@ -42,6 +43,13 @@ class ParameterMaker {
 // Of the projections back into the residual stream, which add up over 2L of them.
 double residual_std(const ModelOptions& options);
 
+struct FamilyTraits {
+  const char* embedding_name;    // of the token embedding's tensor
+  std::int64_t norm_statistics;  // fp32 numbers that a norm saves of each token, beside its input
+  std::int64_t mlp_matrices;     // of [C, M] or [M, C]
+  bool has_joint_qkv;            // queries, keys and values are cut from one tensor
+};
+
 // Layers that it makes have no names yet. They may share what the object makes for all of them, so
 // a model's layers come from one object. Costs are per token.
 class Family {
@@ -50,29 +58,29 @@ class Family {
 
   // The options, with the family's numbers where they are 0.
   const ModelOptions& options() const { return options_; }
+  const FamilyTraits& traits() const { return traits_; }
 
-  // The name of the token embedding's tensor.
-  virtual const char* embedding_name() const = 0;
-  // From tokens [B, T] int64 to [B, T, C]. `weight` [V, C] is the token embedding, which its unit
-  // need not list.
-  virtual Layer embedding(const ParameterMaker& make, const at::Tensor& weight) const = 0;
+  // From tokens [B, T] int64 to [B, T, C]. The token embedding [V, C] is the unit's first tensor.
+  virtual Layer embedding(const ParameterMaker& make) const = 0;
   virtual Layer block(const ParameterMaker& make, std::int64_t index) const = 0;
   // What stands between the last block and the head's product, from [B, T, C] to [B, T, C].
   virtual Layer final_norm(const ParameterMaker& make) const = 0;
 
-  virtual std::int64_t saved_bytes_of_block(AttentionPath path) const = 0;  // until backward
-  virtual std::int64_t saved_bytes_of_final_norm() const = 0;               // likewise
+  std::int64_t saved_bytes_of_block(AttentionPath path) const;  // until backward
+  std::int64_t saved_bytes_of_norm() const;                     // likewise
   // On top of that, at most, while a block's backward computes: gradients of activations, and what
   // products copy. Without gradients of weights.
   virtual std::int64_t working_bytes_of_block(AttentionPath path) const = 0;
-  virtual std::int64_t largest_matrix_of_block() const = 0;  // elements, not per token
-  virtual std::int64_t flops_of_block() const = 0;           // of its forward
-  // Whether queries, keys and values are cut from one tensor.
-  virtual bool has_joint_qkv() const = 0;
+  std::int64_t largest_matrix_of_block() const;  // elements, not per token
+  std::int64_t flops_of_block() const;           // of its forward
 
  protected:
-  explicit Family(const ModelOptions& options) : options_(options) {}
+  Family(const ModelOptions& options, const FamilyTraits& traits)
+      : options_(options), traits_(traits) {}
   ModelOptions options_;
+
+ private:
+  FamilyTraits traits_;
 };
 
 // Throw UsageError naming the option if the family does not have such a shape.

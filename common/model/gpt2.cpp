@@ -35,7 +35,11 @@ struct Gpt2Block {
 
 class Gpt2 final : public Family {
  public:
-  explicit Gpt2(const ModelOptions& options) : Family(options) {
+  explicit Gpt2(const ModelOptions& options)
+      : Family(options, {.embedding_name = "wte.weight",
+                         .norm_statistics = 2,
+                         .mlp_matrices = 2,
+                         .has_joint_qkv = true}) {
     check_usage(options.kv_heads == 0 || options.kv_heads == options.heads, "--kv-heads ",
                 options.kv_heads, " is for --model llama: GPT-2 has as many as --heads ",
                 options.heads);
@@ -46,11 +50,13 @@ class Gpt2 final : public Family {
     if (options.mlp_channels == 0) options_.mlp_channels = 4 * options.channels;
   }
 
-  const char* embedding_name() const override { return "wte.weight"; }
-
-  Layer embedding(const ParameterMaker& make, const at::Tensor& weight) const override {
-    const at::Tensor wpe = make.normal("wpe.weight", {options_.context, options_.channels});
-    return {{"", {{"wpe.weight", wpe}}}, Gpt2Embedding{weight, wpe}};
+  Layer embedding(const ParameterMaker& make) const override {
+    const std::int64_t C = options_.channels;
+    Layer layer;
+    layer.forward = Gpt2Embedding{
+        .wte = make.normal(layer.unit, traits().embedding_name, {options_.vocab_size, C}),
+        .wpe = make.normal(layer.unit, "wpe.weight", {options_.context, C})};
+    return layer;
   }
 
   Layer block(const ParameterMaker& make, std::int64_t index) const override {
@@ -58,47 +64,24 @@ class Gpt2 final : public Family {
     const std::string h = concat("h.", index, ".");
     const double residual = residual_std(options_);
     Layer layer;
-    const auto named = [&](const std::string& name, const at::Tensor& tensor) {
-      layer.unit.tensors.push_back({name, tensor});
-      return tensor;
-    };
-    const auto norm = [&](const std::string& name) -> LayerNorm {
-      return {named(name + ".weight", make.constant(C, 1.0)),
-              named(name + ".bias", make.constant(C, 0.0)), options_.norm_eps};
-    };
     const auto linear = [&](const std::string& name, std::int64_t in, std::int64_t out,
                             double std) -> Linear {
-      return {named(name + ".weight", make.normal(name + ".weight", {in, out}, std)),
-              named(name + ".bias", make.constant(out, 0.0)), options_.products};
+      return {make.normal(layer.unit, name + ".weight", {in, out}, std),
+              make.constant(layer.unit, name + ".bias", out, 0.0), options_.products};
     };
-    layer.forward = Gpt2Block{.ln_1 = norm(h + "ln_1"),
+    layer.forward = Gpt2Block{.ln_1 = norm(make, layer.unit, h + "ln_1"),
                               .attn = {linear(h + "attn.c_attn", C, 3 * C, kInitStd),
                                        linear(h + "attn.c_proj", C, C, residual), options_.heads},
-                              .ln_2 = norm(h + "ln_2"),
+                              .ln_2 = norm(make, layer.unit, h + "ln_2"),
                               .c_fc = linear(h + "mlp.c_fc", C, M, kInitStd),
                               .c_proj = linear(h + "mlp.c_proj", M, C, residual)};
     return layer;
   }
 
   Layer final_norm(const ParameterMaker& make) const override {
-    const LayerNorm ln_f{make.constant(options_.channels, 1.0),
-                         make.constant(options_.channels, 0.0), options_.norm_eps};
-    return {{"", {{"ln_f.weight", ln_f.weight}, {"ln_f.bias", ln_f.bias}}}, ln_f};
-  }
-
-  // A LayerNorm saves its input and two fp32 statistics; a product and GELU save their inputs.
-  std::int64_t saved_bytes_of_block(AttentionPath path) const override {
-    const std::int64_t C = options_.channels, M = options_.mlp_channels;
-    const std::int64_t e = options_.precision.param_bytes();  // of an activation
-    const std::int64_t attention =
-        saved_bytes_of_final_norm() + e * C + saved_bytes_of_attention(options_, path) + e * C;
-    const std::int64_t mlp =
-        saved_bytes_of_final_norm() + e * C + e * M + e * M;  // ln_2, c_fc, gelu, c_proj
-    return attention + mlp;
-  }
-
-  std::int64_t saved_bytes_of_final_norm() const override {
-    return options_.precision.param_bytes() * options_.channels + 2 * 4;
+    Layer layer;
+    layer.forward = norm(make, layer.unit, "ln_f");
+    return layer;
   }
 
   // The gradient of the residual stream; two of the MLP, or of queries, keys and values.
@@ -109,18 +92,11 @@ class Gpt2 final : public Family {
     return std::max(bytes, working_bytes_of_attention(options_, path));
   }
 
-  std::int64_t largest_matrix_of_block() const override {
-    return options_.channels * std::max(options_.mlp_channels, 3 * options_.channels);
+ private:
+  LayerNorm norm(const ParameterMaker& make, Unit& unit, const std::string& name) const {
+    return {make.constant(unit, name + ".weight", options_.channels, 1.0),
+            make.constant(unit, name + ".bias", options_.channels, 0.0), options_.norm_eps};
   }
-
-  std::int64_t flops_of_block() const override {
-    const std::int64_t C = options_.channels, M = options_.mlp_channels;
-    const std::int64_t products = C * 3 * C + C * C + C * M + M * C;
-    const std::int64_t attention = 2 * C * options_.context;
-    return 2 * (products + attention);
-  }
-
-  bool has_joint_qkv() const override { return true; }
 };
 
 }  // namespace

@@ -55,7 +55,10 @@ std::int64_t default_mlp_channels(std::int64_t channels) {
 class Llama final : public Family {
  public:
   explicit Llama(const ModelOptions& options)
-      : Family(options),
+      : Family(options, {.embedding_name = "embed_tokens.weight",
+                         .norm_statistics = 1,
+                         .mlp_matrices = 3,
+                         .has_joint_qkv = false}),
         head_channels_(options.channels / options.heads),
         rotary_(options.context, head_channels_, options.rope_theta) {
     check_usage(head_channels_ % 2 == 0, "--channels ", options.channels, " and --heads ",
@@ -67,62 +70,45 @@ class Llama final : public Family {
     if (options.mlp_channels == 0) options_.mlp_channels = default_mlp_channels(options.channels);
   }
 
-  const char* embedding_name() const override { return "embed_tokens.weight"; }
-
-  Layer embedding(const ParameterMaker& /*make*/, const at::Tensor& weight) const override {
-    return {{}, [weight](const at::Tensor& tokens) {
-              return look_up(weight, to_device(tokens, weight.device()));
-            }};
+  Layer embedding(const ParameterMaker& make) const override {
+    Layer layer;
+    const at::Tensor weight =
+        make.normal(layer.unit, traits().embedding_name, {options_.vocab_size, options_.channels});
+    layer.forward = [weight](const at::Tensor& tokens) {
+      return look_up(weight, to_device(tokens, weight.device()));
+    };
+    return layer;
   }
 
   Layer block(const ParameterMaker& make, std::int64_t index) const override {
     const std::int64_t C = options_.channels, M = options_.mlp_channels;
     const std::int64_t kv_channels = options_.kv_heads * head_channels_;
+    const std::string of_layer = concat("layers.", index, ".");
     const double residual = residual_std(options_);
     Layer layer;
-    const auto named = [&](const char* name, const at::Tensor& tensor) {
-      layer.unit.tensors.push_back({concat("layers.", index, ".", name, ".weight"), tensor});
-      return tensor;
-    };
     const auto matrix = [&](const char* name, std::int64_t out, std::int64_t in, double std) {
-      return named(name,
-                   make.normal(concat("layers.", index, ".", name, ".weight"), {out, in}, std));
+      return make.normal(layer.unit, of_layer + name + ".weight", {out, in}, std);
     };
-    const auto norm = [&](const char* name) {
-      return RmsNorm{named(name, make.constant(C, 1.0)), options_.norm_eps};
-    };
-    layer.forward = LlamaBlock{.input_layernorm = norm("input_layernorm"),
-                               .q_proj = matrix("self_attn.q_proj", C, C, kInitStd),
-                               .k_proj = matrix("self_attn.k_proj", kv_channels, C, kInitStd),
-                               .v_proj = matrix("self_attn.v_proj", kv_channels, C, kInitStd),
-                               .o_proj = matrix("self_attn.o_proj", C, C, residual),
-                               .post_attention_layernorm = norm("post_attention_layernorm"),
-                               .gate_proj = matrix("mlp.gate_proj", M, C, kInitStd),
-                               .up_proj = matrix("mlp.up_proj", M, C, kInitStd),
-                               .down_proj = matrix("mlp.down_proj", C, M, residual),
-                               .rotary = rotary_,
-                               .head_channels = head_channels_,
-                               .products = options_.products};
+    layer.forward = LlamaBlock{
+        .input_layernorm = norm(make, layer.unit, of_layer + "input_layernorm"),
+        .q_proj = matrix("self_attn.q_proj", C, C, kInitStd),
+        .k_proj = matrix("self_attn.k_proj", kv_channels, C, kInitStd),
+        .v_proj = matrix("self_attn.v_proj", kv_channels, C, kInitStd),
+        .o_proj = matrix("self_attn.o_proj", C, C, residual),
+        .post_attention_layernorm = norm(make, layer.unit, of_layer + "post_attention_layernorm"),
+        .gate_proj = matrix("mlp.gate_proj", M, C, kInitStd),
+        .up_proj = matrix("mlp.up_proj", M, C, kInitStd),
+        .down_proj = matrix("mlp.down_proj", C, M, residual),
+        .rotary = rotary_,
+        .head_channels = head_channels_,
+        .products = options_.products};
     return layer;
   }
 
   Layer final_norm(const ParameterMaker& make) const override {
-    const RmsNorm norm{make.constant(options_.channels, 1.0), options_.norm_eps};
-    return {{"", {{"norm.weight", norm.weight}}}, norm};
-  }
-
-  // A norm saves its input and one fp32 scale; a product saves its input, the SwiGLU both of its.
-  std::int64_t saved_bytes_of_block(AttentionPath path) const override {
-    const std::int64_t C = options_.channels, M = options_.mlp_channels;
-    const std::int64_t e = options_.precision.param_bytes();  // of an activation
-    const std::int64_t attention =
-        saved_bytes_of_final_norm() + e * C + saved_bytes_of_attention(options_, path) + e * C;
-    const std::int64_t mlp = saved_bytes_of_final_norm() + e * C + 2 * e * M + e * M;
-    return attention + mlp;
-  }
-
-  std::int64_t saved_bytes_of_final_norm() const override {
-    return options_.precision.param_bytes() * options_.channels + 4;
+    Layer layer;
+    layer.forward = norm(make, layer.unit, "norm");
+    return layer;
   }
 
   // The gradient of the residual stream; four of the SwiGLU, which has a fifth number if 16 bits are
@@ -135,21 +121,11 @@ class Llama final : public Family {
     return std::max(bytes, working_bytes_of_attention(options_, path));
   }
 
-  std::int64_t largest_matrix_of_block() const override {
-    return options_.channels * std::max(options_.mlp_channels, options_.channels);
-  }
-
-  std::int64_t flops_of_block() const override {
-    const std::int64_t C = options_.channels, M = options_.mlp_channels;
-    const std::int64_t products =
-        2 * C * C + 2 * C * options_.kv_heads * head_channels_ + 3 * C * M;
-    const std::int64_t attention = 2 * C * options_.context;
-    return 2 * (products + attention);
-  }
-
-  bool has_joint_qkv() const override { return false; }
-
  private:
+  RmsNorm norm(const ParameterMaker& make, Unit& unit, const std::string& name) const {
+    return {make.constant(unit, name + ".weight", options_.channels, 1.0), options_.norm_eps};
+  }
+
   std::int64_t head_channels_;
   RotaryPositions rotary_;
 };

@@ -20,19 +20,10 @@
 #include "common/model/llama_layers.hpp"
 #include "common/model/model_options.hpp"
 #include "common/model/weight_gradients.hpp"
+#include "common/testing/differentiate.hpp"
 
 namespace ladder {
 namespace {
-
-// The length of the difference, relative to that of b.
-double relative_distance(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor wide = b.to(at::kDouble);
-  return ((a.to(at::kDouble) - wide).norm() / wide.norm()).item<double>();
-}
-
-at::Tensor double_leaf(const at::Tensor& values) {
-  return values.detach().to(at::kDouble).set_requires_grad(true);
-}
 
 // ---- The formulas. x [B, T, H, d].
 
@@ -109,12 +100,10 @@ ModelOptions tiny_llama(bool tied, std::int64_t kv_heads) {
 // Weights large enough for attention to choose, and norms that are not all 1.
 Weights enlarge(const Model& model) {
   Weights weights;
-  for (const Unit& unit : model.units()) {
-    for (const NamedTensor& named : unit.tensors) {
-      at::Tensor values = named.tensor.detach();
-      values.copy_(at::randn(values.sizes()) * 0.2 + (values.dim() == 1 ? 1.0 : 0.0));
-      weights[named.name] = double_leaf(values);
-    }
+  for (const auto& [name, leaf] : model.leaves()) {
+    at::Tensor values = leaf.detach();
+    values.copy_(at::randn(values.sizes()) * 0.2 + (values.dim() == 1 ? 1.0 : 0.0));
+    weights[name] = values.to(at::kDouble).set_requires_grad(true);
   }
   return weights;
 }
@@ -137,33 +126,31 @@ TEST(Llama, LogitsAndGradientsAreThoseOfTheFormulas) {
       const at::Tensor logits = model.forward(tokens);
       const at::Tensor wanted = llama_formula(weights, tokens, options);
       ASSERT_EQ(logits.scalar_type(), type);
-      EXPECT_LT(relative_distance(logits, wanted), tolerance);
+      EXPECT_TRUE(close_in_norm(logits, wanted, tolerance));
       const at::Tensor dlogits = at::randn(logits.sizes()).to(type);
       logits.backward(dlogits);
       wanted.backward(dlogits.to(at::kDouble));
-      for (const Unit& unit : model.units()) {
-        for (const auto& [name, tensor] : unit.tensors)
-          EXPECT_LT(relative_distance(tensor.grad(), weights.at(name).grad()), tolerance)
-              << name << " " << type << " " << kv_heads;
-      }
+      for (const auto& [name, leaf] : model.leaves())
+        EXPECT_TRUE(close_in_norm(leaf.grad(), weights.at(name).grad(), tolerance))
+            << name << " " << type << " " << kv_heads;
     }
   }
   at::set_num_threads(1);
 }
 
 TEST(Llama, SmolLm2HasItsKnownNumbersOfParametersAndNames) {
-  const auto units = [](NamedModel model) {
-    return build_layers(*shape_of(model), 0, {}, at::kMeta).units();
+  const auto meta = [](NamedModel model) {
+    return build_layers(*shape_of(model), 0, {}, at::kMeta);
   };
-  const std::vector<Unit> smaller = units(NamedModel::kSmolLm2_135M);
+  const Model smaller = meta(NamedModel::kSmolLm2_135M);
   EXPECT_EQ(count_parameters(smaller), 134515008);
-  EXPECT_EQ(count_parameters(units(NamedModel::kSmolLm2_360M)), 361821120);
+  EXPECT_EQ(count_parameters(meta(NamedModel::kSmolLm2_360M)), 361821120);
   // The width of the MLP is the family's own.
   EXPECT_EQ(completed({.family = ModelFamily::kLlama, .heads = 9, .channels = 576}).mlp_channels,
             1536);
   std::vector<std::string> names;
   std::vector<std::vector<std::int64_t>> shapes;
-  for (const NamedTensor& named : smaller[30].tensors) {
+  for (const NamedTensor& named : smaller.layers[30].unit.tensors) {
     names.push_back(named.name.substr(std::string("layers.29.").size()));
     shapes.push_back(named.tensor.sizes().vec());
   }
@@ -181,8 +168,9 @@ TEST(Llama, SmolLm2HasItsKnownNumbersOfParametersAndNames) {
                                                             {1536, 576},
                                                             {1536, 576},
                                                             {576, 1536}}));
-  EXPECT_EQ(smaller[31].tensors.at(0).name, "norm.weight");
-  EXPECT_EQ(smaller[31].tensors.size(), 1u);
+  const std::vector<NamedTensor>& head = smaller.layers[31].unit.tensors;
+  ASSERT_EQ(head.size(), 1u);
+  EXPECT_EQ(head[0].name, "norm.weight");
 }
 
 // A zero-bubble pipeline: all products' weight halves later, all bits the same.
@@ -199,28 +187,18 @@ TEST(Llama, TheTwoHalvesOfBackwardAreTheWhole) {
   }
   queue.run([&](const at::Tensor&) { ++num_deferred; });
   EXPECT_EQ(num_deferred, 2 * 7 + 1);
-  for (std::size_t u = 0; u < whole.layers.size(); ++u) {
-    for (std::size_t t = 0; t < whole.layers[u].unit.tensors.size(); ++t) {
-      const NamedTensor& named = whole.layers[u].unit.tensors[t];
-      EXPECT_TRUE(halved.layers[u].unit.tensors[t].tensor.grad().equal(named.tensor.grad()))
-          << named.name;
-    }
-  }
+  const std::vector<NamedTensor> wanted = whole.leaves(), leaves = halved.leaves();
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_TRUE(leaves[i].tensor.grad().equal(wanted[i].tensor.grad())) << wanted[i].name;
 }
 
 // Thousands of tokens: a sum in 16 bits would be off by 30%.
 TEST(RmsNorm, GradientsAreAddedUpOverTokensInFp32) {
   at::manual_seed(3);
-  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    const at::Tensor x = at::randn({4096, 16}).to(type).set_requires_grad(true);
-    const at::Tensor w = at::ones({16}).to(type).set_requires_grad(true);
-    const at::Tensor X = double_leaf(x), W = double_leaf(w);
-    const at::Tensor dy = (0.1 * x.detach() + 0.05).to(type);
-    RmsNorm{w}(x).backward(dy);
-    rms_norm_formula(X, W, 1e-5).backward(dy.to(at::kDouble));
-    EXPECT_LT(relative_distance(w.grad(), W.grad()), 5e-3);
-    EXPECT_LT(relative_distance(x.grad(), X.grad()), 2e-2);
-  }
+  const auto formula = [](const Tensors& t) { return rms_norm_formula(t[0], t[1], 1e-5); };
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf})
+    expect_formula([](const Tensors& t) { return RmsNorm{t[1]}(t[0]); }, formula,
+                   {at::randn({4096, 16}), at::ones({16})}, type, 5e-3);
 }
 
 // What Hugging Face's Llama computes in bf16: the normalized value is rounded, and then its product

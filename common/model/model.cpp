@@ -30,11 +30,16 @@ std::vector<Unit> Model::units() const {
   return units;
 }
 
-std::int64_t count_parameters(const std::vector<Unit>& units) {
+std::vector<NamedTensor> Model::leaves() const {
+  std::vector<NamedTensor> leaves;
+  for (const Layer& layer : layers)
+    leaves.insert(leaves.end(), layer.unit.tensors.begin(), layer.unit.tensors.end());
+  return leaves;
+}
+
+std::int64_t count_parameters(const Model& model) {
   std::int64_t count = 0;
-  for (const Unit& unit : units) {
-    for (const NamedTensor& named : unit.tensors) count += named.tensor.numel();
-  }
+  for (const NamedTensor& leaf : model.leaves()) count += leaf.tensor.numel();
   return count;
 }
 

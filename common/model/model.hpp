@@ -33,6 +33,7 @@ struct Model {
 
   at::Tensor forward(const at::Tensor& input) const;  // through all layers, from first to last
   std::vector<Unit> units() const;                    // of the layers, in their order
+  std::vector<NamedTensor> leaves() const;            // of the units, in their order
 };
 
 // In a trace: the layer's backward begins when the gradient of its output is there, and ends when the
@@ -49,6 +50,6 @@ using OnUnit = std::function<void(const Unit& unit)>;
 using ModelBuilder = std::function<Model(const OnUnit& on_unit, at::Device device)>;
 
 // The number of elements in all tensors. A tied weight counts once; padding does not count.
-std::int64_t count_parameters(const std::vector<Unit>& units);
+std::int64_t count_parameters(const Model& model);
 
 }  // namespace ladder

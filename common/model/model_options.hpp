@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "common/core/precision.hpp"
-#include "common/model/modules.hpp"
+#include "common/model/products.hpp"
 
 namespace ladder {
 

@@ -1,8 +1,6 @@
 #include "common/model/modules.hpp"
 
 #include <ATen/core/ivalue.h>
-#include <ATen/cpu/Utils.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty_strided.h>
@@ -17,7 +15,6 @@
 
 #include "common/core/precision.hpp"
 #include "common/model/gelu.hpp"
-#include "common/model/onednn_linear.hpp"
 #include "common/model/weight_gradients.hpp"
 
 namespace ladder {
@@ -27,23 +24,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 using OptionalTensor = std::optional<at::Tensor>;
-
-// x [M, K] times the transpose of weight [N, K], plus bias [N].
-at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Tensor& weight,
-                            const OptionalTensor& bias = {}) {
-  const auto* onednn = products == Products::kOneDnn ? onednn_linear() : nullptr;
-  if (onednn != nullptr && x.is_cpu() && x.scalar_type() == at::kFloat && x.numel() > 0) {
-    // If a weight is dense in neither orientation, oneDNN's reference loop runs, 500 times slower.
-    const bool is_dense = weight.is_contiguous() || weight.t().is_contiguous();
-    return onednn->call(x, is_dense ? weight : weight.contiguous(), bias, "none",
-                        c10::List<std::optional<at::Scalar>>(), "");
-  }
-  if (x.is_cpu() && !has_instructions_for(x.scalar_type())) {
-    const OptionalTensor wide_bias = bias ? OptionalTensor(widened(*bias)) : std::nullopt;
-    return times_transposed(products, widened(x), widened(weight), wide_bias).to(x.scalar_type());
-  }
-  return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
-}
 
 // Which dimension of a weight is the product's output.
 enum class Orientation { kInOut, kOutIn };
@@ -201,19 +181,6 @@ struct NarrowLookUp : torch::autograd::Function<NarrowLookUp> {
 };
 
 }  // namespace
-
-bool has_instructions_for(at::ScalarType type) {
-  if (!is_16_bit(type)) return true;
-  static const bool has_bf16 = [] {
-    const auto capabilities = at::cpu::get_cpu_capabilities();
-    const auto has = [&](const char* name) {
-      const auto found = capabilities.find(name);
-      return found != capabilities.end() && found->second.toBool();
-    };
-    return has("avx512_bf16") || has("amx_bf16");
-  }();
-  return type == at::kBFloat16 && has_bf16;
-}
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   return product(x, weight, bias.defined() ? OptionalTensor(bias) : std::nullopt,

@@ -29,9 +29,8 @@ struct Passes {
 Passes count_operators(std::int64_t layers) {
   const Model model = build_layers(
       {.vocab_size = 50, .context = 16, .layers = layers, .heads = 2, .channels = 32}, 1);
-  for (const Unit& unit : model.units())
-    for (const NamedTensor& parameter : unit.tensors)
-      parameter.tensor.mutable_grad() = at::zeros_like(parameter.tensor);
+  for (const NamedTensor& leaf : model.leaves())
+    leaf.tensor.mutable_grad() = at::zeros_like(leaf.tensor);
   const at::Tensor tokens = at::zeros({4, 16}, at::kLong);
 
   at::Tensor logits, loss;

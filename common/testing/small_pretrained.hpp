@@ -59,8 +59,8 @@ inline Json small_llama_config() {
 // Random values for all its tensors, by our names.
 inline TensorsByName random_values(const ModelOptions& options) {
   TensorsByName values;
-  for (const Unit& unit : build_layers(options, /*seed=*/1).units())
-    for (const auto& [name, tensor] : unit.tensors) values[name] = at::randn(tensor.sizes());
+  for (const auto& [name, tensor] : build_layers(options, /*seed=*/1).leaves())
+    values[name] = at::randn(tensor.sizes());
   return values;
 }
 
@@ -157,9 +157,7 @@ class PretrainedFolderTest : public ::testing::Test {
     return load_parameters();
   }
   TensorsByName load_parameters() const {
-    std::vector<NamedTensor> parameters;
-    for (const Unit& unit : build_layers(options_.model, /*seed=*/2).units())
-      parameters.insert(parameters.end(), unit.tensors.begin(), unit.tensors.end());
+    const std::vector<NamedTensor> parameters = build_layers(options_.model, /*seed=*/2).leaves();
     const TrainState state{.parameters = whole_tensors(parameters)};
     const std::string hash = start().load(state, options_.model.tie_embeddings);
     EXPECT_EQ(hash, tensor_hash(state.parameters));

@@ -58,10 +58,8 @@ class JudgedPipeline {
   }
   std::vector<NamedTensor> leaves_of(int stage) const {
     std::vector<NamedTensor> leaves;
-    for (const Model& chunk : chunks_of(stage)) {
-      for (const Unit& unit : chunk.units())
-        leaves.insert(leaves.end(), unit.tensors.begin(), unit.tensors.end());
-    }
+    for (const Model& chunk : chunks_of(stage))
+      for (const NamedTensor& leaf : chunk.leaves()) leaves.push_back(leaf);
     return leaves;
   }
   int num_chunks() const { return static_cast<int>(chunks_.size()); }

@@ -24,10 +24,7 @@ namespace fs = std::filesystem;
 
 // Names and shapes of the model's parameters, without their memory.
 StateTensors shapes_of(const TrainOptions& options) {
-  std::vector<NamedTensor> tensors;
-  for (const Unit& unit : model_builder(options)(/*on_unit=*/{}, at::kMeta).units())
-    tensors.insert(tensors.end(), unit.tensors.begin(), unit.tensors.end());
-  return whole_tensors(tensors);
+  return whole_tensors(model_builder(options)(/*on_unit=*/{}, at::kMeta).leaves());
 }
 
 // transformers' name of a parameter.
