@@ -59,7 +59,7 @@ void ExactAverager::start(at::Tensor values) {
 }
 
 Traffic exact_average_traffic(std::int64_t numel, int world_size, int rank) {
-  const std::int64_t num_blocks = (numel + kNormBlock - 1) / kNormBlock;
+  const std::int64_t num_blocks = num_norm_blocks(numel);
   Traffic traffic = all_gather_traffic(world_size * num_blocks, 4, world_size, rank);
   return traffic += all_reduce_traffic(numel, 4, world_size, rank);
 }

@@ -37,14 +37,15 @@ void round_in_fp32(Number* values, std::int64_t numel, float quantum, float shar
 template <class Number>
 void round_blocks(Number* values, std::int64_t numel, const float* quanta, std::int64_t offset,
                   float share) {
-  const std::int64_t num_blocks = (offset + numel + kNormBlock - 1) / kNormBlock;
-  at::parallel_for(0, num_blocks, /*grain_size=*/32, [&](std::int64_t first, std::int64_t end) {
-    for (std::int64_t block = first; block < end; ++block) {
-      const std::int64_t begin = std::max<std::int64_t>(0, block * kNormBlock - offset);
-      const std::int64_t stop = std::min(numel, (block + 1) * kNormBlock - offset);
-      round_in_fp32(values + begin, stop - begin, quanta[block], share);
-    }
-  });
+  at::parallel_for(0, num_norm_blocks(offset + numel), /*grain_size=*/32,
+                   [&](std::int64_t first, std::int64_t end) {
+                     for (std::int64_t block = first; block < end; ++block) {
+                       const std::int64_t begin =
+                           std::max<std::int64_t>(0, block * kNormBlock - offset);
+                       const std::int64_t stop = std::min(numel, (block + 1) * kNormBlock - offset);
+                       round_in_fp32(values + begin, stop - begin, quanta[block], share);
+                     }
+                   });
 }
 
 // Autograd's hooks hand on a gradient that nobody else has: two handles, theirs and the hook's.
@@ -66,8 +67,8 @@ void ExactSums::cover(const FlatLayout& whole) {
       places_[tensor->name] = {num_blocks + start / kNormBlock, start % kNormBlock};
       end = start + tensor->numel;
     }
-    const std::int64_t count = (end + kNormBlock - 1) / kNormBlock;
-    units_.push_back({unit.name, num_blocks, count, (unit.numel + kNormBlock - 1) / kNormBlock});
+    const std::int64_t count = num_norm_blocks(end);
+    units_.push_back({unit.name, num_blocks, count, num_norm_blocks(unit.numel)});
     num_blocks += count;
   }
   const MemoryScope scope(MemoryCategory::kOther, "quanta");

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
+#include "common/core/cuda_launch.hpp"
 #include "common/core/trace.hpp"
 #include "common/optim/on_gpu.hpp"
 
@@ -47,12 +48,10 @@ std::vector<double> block_sums(const std::vector<at::Tensor>& pieces) {
   if (!pieces.empty() && pieces.front().is_cuda()) return block_sums_on_gpu(pieces);
   std::vector<double> sums;
   for (const at::Tensor& piece : pieces) {
-    const at::ScalarType type = piece.scalar_type();
-    check(piece.is_contiguous() && piece.is_cpu() && (type == at::kFloat || is_16_bit(type)),
-          "block_sums() takes contiguous fp32, bf16 or fp16 on the CPU");
-    if (type == at::kFloat) append_block_sums<float>(piece, sums);
-    if (type == at::kBFloat16) append_block_sums<at::BFloat16>(piece, sums);
-    if (type == at::kHalf) append_block_sums<at::Half>(piece, sums);
+    check(piece.is_contiguous() && piece.is_cpu(),
+          "block_sums() takes contiguous pieces on the CPU");
+    with_float_type(piece.scalar_type(),
+                    [&](auto number) { append_block_sums<decltype(number)>(piece, sums); });
   }
   return sums;
 }

@@ -32,7 +32,7 @@ TEST(Norm, MissingElementsOfTheLastBlockCountAsZerosToTheBit) {
   at::manual_seed(4);
   for (const std::int64_t numel : {1, 7, 15, 17, 31, 1000, 1023, 1025, 2047}) {
     const at::Tensor values = at::randn({numel});
-    at::Tensor padded = at::zeros({(numel + kNormBlock - 1) / kNormBlock * kNormBlock});
+    at::Tensor padded = at::zeros({num_norm_blocks(numel) * kNormBlock});
     padded.narrow(0, 0, numel).copy_(values);
     EXPECT_EQ(block_sums({values}), block_sums({padded})) << numel << " elements";
   }

@@ -1,7 +1,6 @@
 #include "common/optim/on_gpu.hpp"
 
 #include <ATen/Functions.h>
-#include <ATen/core/grad_mode.h>
 #ifdef LADDER_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
 
@@ -16,20 +15,10 @@
 #include "common/optim/norm.hpp"
 
 namespace ladder {
-namespace {
-
-struct Corrections {
-  explicit Corrections(const AdamWStep& step)
-      : of_mean(1 - std::pow(step.beta1, static_cast<double>(step.t))),
-        of_square(1 - std::pow(step.beta2, static_cast<double>(step.t))) {}
-  double of_mean;
-  double of_square;
-};
-
-}  // namespace
-
 AdamWFactors factors_of(const AdamWStep& step) {
-  const Corrections corrections(step);
+  const auto correction = [&](double beta) {
+    return 1 - std::pow(beta, static_cast<double>(step.t));
+  };
   AdamWFactors factors;
   factors.grad = static_cast<float>(step.grad_factor);
   factors.kept = static_cast<float>(1 - step.learning_rate * step.weight_decay);
@@ -37,33 +26,15 @@ AdamWFactors factors_of(const AdamWStep& step) {
   factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
   factors.beta2 = static_cast<float>(step.beta2);
   factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  factors.step_size = static_cast<float>(step.learning_rate / corrections.of_mean);
-  factors.root_of_correction = static_cast<float>(std::sqrt(corrections.of_square));
+  factors.step_size = static_cast<float>(step.learning_rate / correction(step.beta1));
+  factors.root_of_correction = static_cast<float>(std::sqrt(correction(step.beta2)));
   factors.eps = static_cast<float>(step.eps);
   return factors;
-}
-
-void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_avg,
-                     at::Tensor exp_avg_sq, at::Tensor rounded, const AdamWStep& step) {
-  const at::NoGradGuard no_grad;
-  const Corrections corrections(step);
-  const at::Tensor g = grads.to(at::kFloat).mul(step.grad_factor);
-  exp_avg.mul_(step.beta1).add_(g, 1 - step.beta1);
-  exp_avg_sq.mul_(step.beta2).addcmul_(g, g, 1 - step.beta2);
-  const at::Tensor denominator =
-      exp_avg_sq.sqrt().div_(std::sqrt(corrections.of_square)).add_(step.eps);
-  params.mul_(1 - step.learning_rate * step.weight_decay)
-      .addcdiv_(exp_avg, denominator, -step.learning_rate / corrections.of_mean);
-  if (rounded.defined()) rounded.copy_(params);
 }
 
 #ifdef LADDER_WITH_CUDA
 
 namespace {
-
-std::int64_t num_norm_blocks(const at::Tensor& piece) {
-  return (piece.numel() + kNormBlock - 1) / kNormBlock;
-}
 
 // Through pinned memory, which the GPU writes by itself: a copy to other memory is two copies.
 std::vector<double> to_host(const at::Tensor& sums) {
@@ -80,7 +51,7 @@ std::vector<double> to_host(const at::Tensor& sums) {
 void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
                   at::TensorList exp_avg_sqs, at::TensorList rounded, const AdamWStep& step) {
   if (params.empty()) return;
-  const bool is_rounded = rounded.front().defined();
+  const bool is_rounded = !rounded.empty();
   std::vector<kernels::AdamWTensor> tensors;
   for (std::size_t i = 0; i < params.size(); ++i) {
     tensors.push_back({params[i].mutable_data_ptr<float>(), grads[i].const_data_ptr(),
@@ -95,7 +66,7 @@ void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList ex
 
 std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {
   std::int64_t total = 0;
-  for (const at::Tensor& piece : pieces) total += num_norm_blocks(piece);
+  for (const at::Tensor& piece : pieces) total += num_norm_blocks(piece.numel());
   if (total == 0) return {};
   const MemoryScope scope(MemoryCategory::kOther, "block sums");
   const at::Tensor sums = at::empty({total}, pieces.front().options().dtype(at::kDouble));
@@ -105,7 +76,7 @@ std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {
     kernels::block_sums(piece.const_data_ptr(), piece.scalar_type(),
                         sums.mutable_data_ptr<double>() + first, piece.numel(),
                         at::cuda::getCurrentCUDAStream());
-    first += num_norm_blocks(piece);
+    first += num_norm_blocks(piece.numel());
   }
   return to_host(sums);
 }

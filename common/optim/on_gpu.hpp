@@ -1,6 +1,5 @@
 // What the optimizer and the norms do to tensors on a GPU: one kernel each, so that every number
-// passes through memory once. Beside AdamW's, the same in terms of ATen, for comparison. All throw
-// CheckError in a build without CUDA.
+// passes through memory once. All throw CheckError in a build without CUDA.
 //
 //   kernel            bytes per element                     does
 //   adamw_on_gpu      28 + gradient (4, 2) + rounded (2)    AdamW, and its result in 16 bits as well
@@ -21,12 +20,10 @@ namespace ladder {
 
 // Updates any number of tensors, up to 128 in each launch. Of each, params [n], n a multiple of 4,
 // and its state in fp32; gradients in fp32, bf16 or fp16. `rounded` takes the new parameters in
-// bf16 or fp16, or is undefined. Gradients have one type, and so has `rounded`. Throws CheckError
+// bf16 or fp16, or is empty. Gradients have one type, and so has `rounded`. Throws CheckError
 // for other types.
 void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
                   at::TensorList exp_avg_sqs, at::TensorList rounded, const AdamWStep& step);
-void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_avg,
-                     at::Tensor exp_avg_sq, at::Tensor rounded, const AdamWStep& step);
 
 // Sums of squares of blocks of 1024 elements (norm.hpp), of all pieces one after the other, read
 // back in one copy: this waits for the GPU.

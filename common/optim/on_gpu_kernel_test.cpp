@@ -6,6 +6,7 @@
 #include "common/optim/on_gpu.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/fused_adamw.hpp"
 
 namespace ladder {
 namespace {
@@ -14,7 +15,7 @@ at::Tensor noise(std::int64_t numel, at::ScalarType type = at::kFloat) {
   return at::randn({numel}).to(type).to(at::kCUDA);
 }
 
-TEST(AdamWKernel, IsTheAtenVersion) {
+TEST(AdamWKernel, IsTheOneOfLibtorch) {
   constexpr AdamWStep kStep = {1e-2, 0.9, 0.95, 1e-8, 0.1, 3, /*grad_factor=*/0.37};
   at::manual_seed(7);
   for (const at::ScalarType grad_type : {at::kFloat, at::kBFloat16, at::kHalf}) {
@@ -24,8 +25,8 @@ TEST(AdamWKernel, IsTheAtenVersion) {
       const at::Tensor rounded = noise(numel, at::kBFloat16);
       const at::Tensor wanted = params.clone(), wanted_m = m.clone(), wanted_v = v.clone();
       adamw_on_gpu({params}, {grads}, {m}, {v}, {rounded}, kStep);
-      adamw_with_aten(wanted, grads, wanted_m, wanted_v, {}, kStep);
       if (numel == 0) continue;
+      fused_adamw(wanted, grads, wanted_m, wanted_v, kStep);
       EXPECT_TRUE(close_in_norm(params, wanted, 1e-6)) << grad_type << " " << numel;
       EXPECT_TRUE(close_in_norm(m, wanted_m, 1e-6));
       EXPECT_TRUE(close_in_norm(v, wanted_v, 1e-6));

@@ -43,6 +43,12 @@ std::vector<OptimizerSlice> whole_model(const FlatModel& model, const FlatGradie
   return slices;
 }
 
+// As many as there are in `to` and `from`, either of which may be narrower.
+void copy(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
+  for (std::size_t i = 0; i < std::min(from.size(), to.size()); ++i)
+    at::Tensor(to[i]).copy_(from[i]);
+}
+
 }  // namespace
 
 Optimizer::Optimizer(FlatModel& model, const FlatGradients& grads, const OptimizerOptions& options)
@@ -72,7 +78,6 @@ Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t sta
     check(slice.state_start % kUpdateAlignment == 0 && numel % kUpdateAlignment == 0,
           "Optimizer: a slice of ", numel, " elements has its state at ", slice.state_start,
           "; both must be multiples of ", kUpdateAlignment);
-    if (has_masters) rounded_.push_back(slice);
     if (wide_params_.defined() || wide_grads_.defined()) {
       add_in_pieces(slice);
     } else {
@@ -86,13 +91,10 @@ void Optimizer::add(Group& group, const OptimizerSlice& slice) {
   const auto at_place = [&](const at::Tensor& state) {
     return state.narrow(0, slice.state_start, numel);
   };
-  if (wide_params_.defined()) {
-    group.params.push_back(wide_params_.narrow(0, 0, numel));
-    group.narrow_params.push_back(slice.params);
-  } else {
-    group.params.push_back(masters_.defined() ? at_place(masters_) : slice.params);
-  }
-  group.rounded.push_back(masters_.defined() ? slice.params : at::Tensor());
+  group.params.push_back(masters_.defined()       ? at_place(masters_)
+                         : wide_params_.defined() ? wide_params_.narrow(0, 0, numel)
+                                                  : slice.params);
+  if (masters_.defined() || wide_params_.defined()) group.narrow_params.push_back(slice.params);
   if (wide_grads_.defined()) {
     group.grads.push_back(wide_grads_.narrow(0, 0, numel));
     group.narrow_grads.push_back(slice.grads);
@@ -134,43 +136,36 @@ void Optimizer::step(double learning_rate, double grad_factor) {
     }
     narrow(group);
   }
-  if (!has_own_kernel_) copy_masters_to_params();
 }
 
 void Optimizer::widen(const Group& group, double grad_factor) {
-  for (std::size_t i = 0; i < group.narrow_params.size(); ++i)
-    group.params[i].copy_(group.narrow_params[i]);
-  for (std::size_t i = 0; i < group.narrow_grads.size(); ++i)
-    group.grads[i].copy_(group.narrow_grads[i]);
+  if (wide_params_.defined()) copy(group.narrow_params, group.params);
+  copy(group.narrow_grads, group.grads);
   if (has_own_kernel_ || grad_factor == 1) return;
   for (const at::Tensor& grads : group.grads) at::Tensor(grads).mul_(grad_factor);
 }
 
 void Optimizer::narrow(const Group& group) {
-  for (std::size_t i = 0; i < group.narrow_params.size(); ++i) {
-    if (options_.masters == Masters::kStochastic) {
-      round_stochastically(group.params[i], group.narrow_params[i],
-                           rounding_stream(options_.seed, num_steps_, group.tensor),
-                           group.tensor_start);
-    } else {
-      group.narrow_params[i].copy_(group.params[i]);
-    }
-  }
+  if (has_own_kernel_ && masters_.defined()) return;  // it has rounded them itself
+  if (options_.masters != Masters::kStochastic) return copy(group.params, group.narrow_params);
+  for (std::size_t i = 0; i < group.narrow_params.size(); ++i)
+    round_stochastically(group.params[i], group.narrow_params[i],
+                         rounding_stream(options_.seed, num_steps_, group.tensor),
+                         group.tensor_start);
 }
 
 void Optimizer::start_masters() {
   const at::NoGradGuard no_grad;
-  if (have_masters_started_) return;
-  for (const OptimizerSlice& slice : rounded_)
-    masters_.narrow(0, slice.state_start, slice.params.numel()).copy_(slice.params);
+  if (have_masters_started_ || !masters_.defined()) return;
+  for (const Group& group : groups_) copy(group.narrow_params, group.params);
   have_masters_started_ = true;
 }
 
 void Optimizer::copy_masters_to_params() {
+  if (!masters_.defined()) return;
   const at::NoGradGuard no_grad;
   have_masters_started_ = true;
-  for (OptimizerSlice& slice : rounded_)
-    slice.params.copy_(masters_.narrow(0, slice.state_start, slice.params.numel()));
+  for (const Group& group : groups_) copy(group.params, group.narrow_params);
 }
 
 FlatModel Optimizer::updated_model(const FlatModel& model) const {
@@ -182,7 +177,9 @@ void Optimizer::adamw_step(const Group& group, double learning_rate, double grad
   if (has_own_kernel_) {
     const AdamWStep step = {learning_rate,      options_.beta1, options_.beta2, options_.eps,
                             group.weight_decay, num_steps_,     grad_factor};
-    adamw_on_gpu(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs, group.rounded, step);
+    const std::vector<at::Tensor> none;
+    adamw_on_gpu(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs,
+                 masters_.defined() ? group.narrow_params : none, step);
     return;
   }
   at::_fused_adamw_(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs,

@@ -119,11 +119,10 @@ class Optimizer {
   struct Group {
     double weight_decay = 0;
     std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
-    // Where `params` and `grads` are scratch: what is widened into them before the call, and for
-    // parameters what the result is rounded to afterwards. Otherwise empty.
+    // Where `params` are masters or scratch: what the result is rounded to. Where they, or `grads`,
+    // are scratch: what is widened into them before the call. Otherwise empty.
     std::vector<at::Tensor> narrow_params, narrow_grads;
-    std::vector<at::Tensor> rounded;  // what masters are rounded to; undefined without masters
-    std::string tensor;               // of the only piece, if there is scratch
+    std::string tensor;  // of the only piece, if there is scratch
     std::int64_t tensor_start = 0;
   };
   void widen(const Group& group, double grad_factor);
@@ -137,7 +136,6 @@ class Optimizer {
   std::vector<NamedTensor> state_;
   at::Tensor masters_;
   bool have_masters_started_ = false;
-  std::vector<OptimizerSlice> rounded_;  // with masters: `params` to round to
   bool has_own_kernel_ = false;          // the GPU's: it widens gradients and rounds masters itself
   at::Tensor wide_params_, wide_grads_;  // scratch
   std::vector<Group> groups_;

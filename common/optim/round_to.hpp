@@ -1,26 +1,22 @@
 // The rounding of exact sums (quanta.hpp), for a CPU and a GPU.
 #pragma once
 
+#include <c10/macros/Macros.h>
+
 #include <cmath>
 #include <limits>
-
-#ifdef __CUDACC__
-#define LADDER_HOST_DEVICE __host__ __device__
-#else
-#define LADDER_HOST_DEVICE
-#endif
 
 namespace ladder {
 
 // x as the nearest multiple of the quantum, a power of two, if |x| is at most 2^22 quanta. Adding
 // 1.5 · 2^23 quanta leaves no bit below a quantum, and taking them away again is exact.
-LADDER_HOST_DEVICE inline float round_within(float quantum, float x) {
+C10_HOST_DEVICE inline float round_within(float quantum, float x) {
   const float shift = 0x1.8p23F * quantum;
   return (x + shift) - shift;
 }
 
 // The same for |x| <= most, which is at most 2^22 quanta; beyond, +infinity, or NaN if x is not finite.
-LADDER_HOST_DEVICE inline float round_to(float quantum, float most, float x) {
+C10_HOST_DEVICE inline float round_to(float quantum, float most, float x) {
   if (std::abs(x) <= most) return round_within(quantum, x);
   return std::numeric_limits<float>::infinity() + (x - x);
 }

@@ -9,10 +9,6 @@
 namespace ladder {
 namespace {
 
-std::int64_t num_blocks(std::int64_t numel) {
-  return (numel + kNormBlock - 1) / kNormBlock;
-}
-
 // A copy comes last in its unit, so that the unit's own tensors are as they are in the whole model.
 void plan_norm(StagePlan& plan) {
   for (const FlatUnit& unit : plan.whole.units) {
@@ -20,7 +16,7 @@ void plan_norm(StagePlan& plan) {
                                   [&](const FlatUnit& mine) { return mine.name == unit.name; });
     if (own != plan.layout.units.end())
       plan.norm_pieces.push_back({own->start, unit.numel, plan.num_norm_blocks});
-    plan.num_norm_blocks += num_blocks(unit.numel);
+    plan.num_norm_blocks += num_norm_blocks(unit.numel);
   }
 }
 

@@ -122,8 +122,7 @@ TEST(ExactLadder, SendsAndHoldsWhatOrderedSumsDo) {
     EXPECT_EQ(exact.traffic, ordered.traffic);
     std::map<std::string, std::int64_t> others = ordered.memory.other_bytes;
     std::int64_t& quanta = others["quanta"];
-    for (const FlatUnit& unit : layout_of(options).units)
-      quanta += 4 * ((unit.numel + kNormBlock - 1) / kNormBlock);
+    for (const FlatUnit& unit : layout_of(options).units) quanta += 4 * num_norm_blocks(unit.numel);
     EXPECT_EQ(exact.memory.other_bytes, others);
     constexpr auto kOwn = MemoryCategory::kActivations;  // the others' peaks are those of theory
     EXPECT_LE(exact.memory.peak(kOwn), ordered.memory.peak(kOwn));
