@@ -72,11 +72,11 @@ class ArmAndWaitChecks : public Examination {
   }
 
   void refuses_wrong_counts(const Order& all) {
-    refuses("wait() after one backward of 4294967297", {"4294967297"},
+    refuses("wait() after one backward of 4294967297", {},
             {arm((std::int64_t{1} << 32) + 1), backward(all), wait()});
     refuses("wait() without arm()", {}, {wait()});
     refuses("arm(0)", {}, {arm(0)});
-    refuses("arm(-1)", {"-1"}, {arm(-1)});
+    refuses("arm(-1)", {}, {arm(-1)});
     refuses("arm() after arm()", {}, {arm(1), arm(1)});
     refuses("arm() after a whole backward, without wait(),", {}, {arm(1), backward(all), arm(1)});
     refuses("a second wait()", {}, {arm(1), backward(all), wait(), wait()});

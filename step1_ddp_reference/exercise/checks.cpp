@@ -181,6 +181,7 @@ std::vector<std::string> check(Communicator& comm) {
   const Checks::Act wait = Checks::wait();
   checks.refuses_wrong_counts(kAll);
   checks.refuses("wait() without arm()", {"wait() without arm()"}, {wait});
+  checks.refuses("arm(-1)", {"-1"}, {arm(-1)});
   checks.refuses("wait() after one microbatch of two", {}, {arm(2), backward, wait});
   checks.refuses("the forward of a second microbatch after arm(1)", {},
                  {arm(1), backward, forward});
