@@ -11,8 +11,9 @@ CommandLine parse(const std::vector<const char*>& words) {
   return parse_words(step8::trainer(), words);
 }
 
-void refused(const std::vector<const char*>& words, const std::vector<const char*>& parts) {
-  expect_refused(step8::trainer(), words, parts);
+void refused(const std::vector<const char*>& words, const std::vector<std::string>& parts,
+             const std::source_location& where = std::source_location::current()) {
+  expect_refused(step8::trainer(), words, parts, where);
 }
 
 TEST(PipelineOptions, ATakesAFlushInMicrobatchesOrInRows) {

@@ -135,7 +135,7 @@ TEST(ExactSums, RefuseWhatTheyCannotHave) {
            {{"--wire", "int8"}, conflict + "--wire"},
            {{"--local-batch-size", "8"},
             "--local-batch-size 8 and --microbatches-per-step 24 both"}})
-    expect_refused(step_x(), exact(words), {part.c_str()});
+    expect_refused(step_x(), exact(words), {part});
   for (const auto& [words, num_microbatches] : std::vector<std::pair<Words, int>>{
            {{"--ranks", "5", "--pipeline-stages", "1"}, 5},
            {{"--ranks", "8", "--pipeline-stages", "2"}, 6},
@@ -149,9 +149,8 @@ TEST(ExactSums, RefuseWhatTheyCannotHave) {
   World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
   const Trainer trainer = cuda_graphs::trainer();
   const Words words = {"--gradient-sum", "exact", "--device", "cpu", "--quiet"};
-  EXPECT_THAT([&] { trainer.train(parse_words(trainer, words).options, alone); },
-              ::testing::ThrowsMessage<UsageError>(
-                  HasSubstr("--gradient-sum exact is for steps 0 to 9, not for cuda_graphs")));
+  expect_throws<UsageError>([&] { trainer.train(parse_words(trainer, words).options, alone); },
+                            {"--gradient-sum exact is for steps 0 to 9, not for cuda_graphs"});
 }
 
 }  // namespace

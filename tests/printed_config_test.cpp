@@ -113,7 +113,7 @@ TEST(MovedOptions, StepEightNamesTheChapterThatHasThem) {
     const std::string name = "--" + key, place = "./ladder train objectives";
     const std::string file = folder.write("c.toml", concat(key, " = ", to_text(value), "\n"));
     const auto refused = [&](const std::vector<const char*>& words) {
-      expect_refused(step8::trainer(), words, {name.c_str(), place.c_str()});
+      expect_refused(step8::trainer(), words, {name, place});
     };
     refused({name.c_str(), "1"});
     refused({"--config", file.c_str()});

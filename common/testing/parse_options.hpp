@@ -1,12 +1,9 @@
 // The command line and options of a trainer, for tests.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <vector>
 
-#include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/train/start.hpp"
 
 namespace ladder {
@@ -27,11 +24,9 @@ struct GivenShape {
 
 // Expects a UsageError whose message has all these parts.
 inline void expect_refused(const Trainer& trainer, const std::vector<const char*>& words,
-                           const std::vector<const char*>& parts) {
-  for (const char* part : parts) {
-    EXPECT_THAT([&] { parse_words(trainer, words); },
-                ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr(part)));
-  }
+                           const std::vector<std::string>& parts,
+                           const std::source_location& where = std::source_location::current()) {
+  expect_throws<UsageError>([&] { parse_words(trainer, words); }, parts, where);
 }
 
 }  // namespace ladder

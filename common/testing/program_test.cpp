@@ -1,19 +1,14 @@
 // A program that does not end in time fails its test, whether it is silent or keeps printing.
 #include "common/testing/program.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 TEST(Program, ReturnsItsExitCode) {
   EXPECT_EQ(Program(words("sh -c 'exit 3'")).wait(60), 3);
@@ -26,10 +21,8 @@ TEST(Program, MustEndInTime) {
        {"sh -c 'echo started; exec sleep 60'", "sh -c 'while echo started; do :; done'"}) {
     Program program(words(command));
     ASSERT_TRUE(program.wait_for_output("started"));
-    EXPECT_THAT([&] { program.wait(0.1); },
-                ThrowsMessage<CheckError>(
-                    AllOf(HasSubstr("is still running after 0.2 s"), HasSubstr("started\n"))))
-        << command;
+    expect_throws<CheckError>([&] { program.wait(0.1); },
+                              {command, "is still running after 0.2 s", "started\n"});
   }
 }
 

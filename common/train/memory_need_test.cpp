@@ -29,10 +29,8 @@ TrainOptions options_of(const std::vector<const char*>& words) {
 
 // As on a machine with 24 GiB.
 void expect_too_much(const std::vector<const char*>& words, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    expect_throws<UsageError>([&] { check_memory(options_of(words), replicas(), {}, 24 * kGiB); },
-                              {part});
-  }
+  expect_throws<UsageError>([&] { check_memory(options_of(words), replicas(), {}, 24 * kGiB); },
+                            parts);
 }
 
 // Two layers tell what many need: the same bytes as the exact formulas, padding included.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 
@@ -40,12 +41,8 @@ class ReferenceFolderTest : public ::testing::Test {
   void expect_refused(const std::string& reference, const std::string& why,
                       const std::string& out = "run") {
     const std::vector<std::string> before = entries();
-    try {
-      ReferenceFolder(options(reference, out), true);
-      ADD_FAILURE() << reference << " was not refused";
-    } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(why));
-    }
+    expect_throws<UsageError>([&] { ReferenceFolder(options(reference, out), true); },
+                              {reference, why});
     EXPECT_EQ(entries(), before);
   }
   // All that lies in the folder, at any depth.

@@ -295,7 +295,7 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
   }
   const std::string changes = describe_changes(loaded, options_, *state.data_contents);
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
-  return loaded.hashes;
+  return loaded.param_hash + " " + loaded.optimizer_hash;
 }
 
 bool Run::next_step() {

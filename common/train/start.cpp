@@ -1,6 +1,5 @@
 #include "common/train/start.hpp"
 
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -225,31 +224,12 @@ void finalize_from(const Start& start, TrainOptions& options) {
   check_together(options);
 }
 
-// Positions that the run does not use may be there.
-bool fits(const PretrainedTensor& found, const StoredTensor& wanted) {
+// Positions that the run does not use may be there. Any type is converted.
+bool fits(const StoredTensor& found, const StoredTensor& wanted) {
   std::vector<std::int64_t> shape = found.shape;
   if (found.name == "wpe.weight" && !shape.empty() && !wanted.shape.empty())
     shape[0] = std::min(shape[0], wanted.shape[0]);
   return shape == wanted.shape;
-}
-
-void check_fits(const std::vector<PretrainedTensor>& found, const StateTensors& wanted,
-                const std::string& from) {
-  std::map<std::string, const PretrainedTensor*> by_name;
-  for (const PretrainedTensor& tensor : found) by_name[tensor.name] = &tensor;
-  for (const StoredTensor& tensor : wanted.stored) {
-    const auto place = by_name.find(tensor.name);
-    check(place != by_name.end(), from, ": holds no tensor \"", tensor.name,
-          "\", which this model needs");
-    check(fits(*place->second, tensor), place->second->file, ": \"", tensor.name,
-          "\" has the shape ", at::IntArrayRef(place->second->shape), ", the model needs ",
-          at::IntArrayRef(tensor.shape));
-    by_name.erase(place);
-  }
-  if (by_name.empty()) return;
-  const PretrainedTensor& extra = *by_name.begin()->second;
-  throw CheckError(concat(extra.file, ": holds \"", excerpt(extra.name),
-                          "\", which this model has no place for"));
 }
 
 }  // namespace
@@ -310,15 +290,10 @@ std::string Start::load(const TrainState& state, bool has_tied_head) const {
     weights = std::make_unique<LlmCFile>(path_);
   else
     weights = std::make_unique<HuggingFaceFolder>(path_, has_tied_head);
-  check_fits(weights->tensors(), state.parameters, path_.string());
-  TensorHash hash;
-  for (const StoredTensor& tensor : state.parameters.stored) {
-    state.parameters.fill(tensor.name, [&](const std::string& name, const at::Tensor& values) {
-      weights->read(name, values);
-      hash.update(name, values);
-    });
-  }
-  return hash.digest();
+  check_found(weights->tensors(), state.parameters, path_.string(), fits);
+  return fill_all(state.parameters, [&](const std::string& name, const at::Tensor& values) {
+    weights->read(name, values);
+  });
 }
 
 std::string Start::describe() const {

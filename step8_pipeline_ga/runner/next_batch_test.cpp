@@ -14,8 +14,6 @@ namespace ladder {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 using Pairs = std::vector<std::pair<double, double>>;  // documents and microbatches of each step
 
@@ -98,10 +96,9 @@ TEST_ON_RANKS(NextBatch, EveryReplicaFetchesAsManyMicrobatches) {
 TEST_ON_RANKS(NextBatch, DocumentsThatCannotBeCountedAreRefused) {
   const std::int64_t n = comm_.size();
   BatchStream batches = documents(11 * n, 2);
-  const auto message = AllOf(HasSubstr(concat("--docs-per-step ", 11 * n + 1)),
-                             HasSubstr(concat(11 * n, " document")), HasSubstr("give at most"));
-  EXPECT_THAT([&] { next_batch(batches, wanting(11 * n + 1), comm_); },
-              ThrowsMessage<UsageError>(message));
+  expect_throws<UsageError>(
+      [&] { next_batch(batches, wanting(11 * n + 1), comm_); },
+      {concat("--docs-per-step ", 11 * n + 1), concat(11 * n, " document"), "give at most"});
   EXPECT_THAT(steps(batches, 11 * n, 1), ElementsAre(std::pair(11 * n, 6)));
 
   TrainOptions options = wanting(5);

@@ -7,7 +7,7 @@
 #include <functional>
 #include <utility>
 
-#include "common/core/check.hpp"
+#include "common/testing/expect_throws.hpp"
 
 namespace ladder {
 namespace {
@@ -82,8 +82,7 @@ TEST(ScheduleCheck, NothingIsMissing) {
   EXPECT_EQ(what_is_wrong_with({0, 1, 1, {}}),
             "a plan for 0 stages with 1 chunks each, and for 1 microbatches");
   const PipelinePlan empty = {2, 1, 1, {{}, {}}};
-  EXPECT_THAT([&] { check_plan(empty); },
-              ::testing::ThrowsMessage<CheckError>("pipeline plan: stage 0: F0 is missing"));
+  expect_throws<CheckError>([&] { check_plan(empty); }, {"pipeline plan: stage 0: F0 is missing"});
 }
 
 TEST(ScheduleCheck, NothingIsThereTwiceOrElsewhere) {

@@ -72,7 +72,7 @@ void checkpoint(const Input& file) {
 // llm.c's checkpoint of a GPT-2.
 void llm_c_file(const Input& file) {
   LlmCFile model(file.path);
-  for (const PretrainedTensor& tensor : model.tensors())
+  for (const FoundTensor& tensor : model.tensors())
     model.read(tensor.name, at::empty(tensor.shape, at::kFloat));
 }
 

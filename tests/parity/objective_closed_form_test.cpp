@@ -11,6 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
@@ -22,10 +23,7 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::ThrowsMessage;
 
 class ObjectiveClosedForm : public ObjectiveClimber {
  protected:
@@ -100,8 +98,7 @@ TEST_F(ObjectiveClosedForm, ACacheOfAnotherModelOrOtherDataIsStale) {
   other_data.data.source = pairs(36);
   other_validation.data.validation_source = pairs(20);
   const auto expect_stale = [&](const TrainOptions& other, const std::string& what) {
-    EXPECT_THAT([&] { climb(other); },
-                ThrowsMessage<CheckError>(HasSubstr("is stale: its " + what + " is ")));
+    expect_throws<CheckError>([&] { climb(other); }, {"is stale: its " + what + " is "});
     climber_.wait_for_all();
   };
   // The same parameters say something else with other heads, and in another precision.
@@ -137,8 +134,7 @@ TEST_F(ObjectiveClosedForm, ADamagedCacheIsRefused) {
     write_text_file(cached.set<ObjectiveOptions>().dpo.cache, bytes);
   }
   climber_.wait_for_all();
-  EXPECT_THAT([&] { climb(cached); },
-              ThrowsMessage<CheckError>(HasSubstr("is damaged: its values hash to ")));
+  expect_throws<CheckError>([&] { climb(cached); }, {"is damaged: its values hash to "});
 }
 
 // Before the reference is even read: here its parameters are missing.
@@ -151,8 +147,7 @@ TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
     cached.set<ObjectiveOptions>().dpo.cache = folder / name;
     const auto climb_alone = [&] { climber_.climb_on(1, pipeline_with_objectives(), cached); };
     if (climber_.rank() != 0) return climb_alone();
-    EXPECT_THAT(climb_alone, ThrowsMessage<CheckError>(AllOf(HasSubstr("--dpo-reference-cache"),
-                                                             HasSubstr(name), HasSubstr(why))));
+    expect_throws<CheckError>(climb_alone, {"--dpo-reference-cache", name, why});
     climber_.wait_for_all();
   };
   std::ofstream(folder / "file") << "";
@@ -184,10 +179,10 @@ TEST_F(ObjectiveClosedForm, AResumedRunKeepsItsReference) {
              fs::copy_options::recursive);
   }
   climber_.wait_for_all();
-  const auto names_both = AllOf(
-      HasSubstr("was trained with the reference model " + describe_checkpoint(old).param_hash),
-      HasSubstr(describe_checkpoint(old.parent_path() / "step_000009").param_hash));
-  EXPECT_THAT([&] { climb(rest); }, ThrowsMessage<CheckError>(names_both));
+  expect_throws<CheckError>(
+      [&] { climb(rest); },
+      {"was trained with the reference model " + describe_checkpoint(old).param_hash,
+       describe_checkpoint(old.parent_path() / "step_000009").param_hash});
   climber_.wait_for_all();
   rest.set<ObjectiveOptions>().dpo.reference = old;
   EXPECT_EQ(climb(rest).report.first_step, 1);
@@ -199,9 +194,7 @@ TEST_F(ObjectiveClosedForm, RanksWithDifferentReferencesAreRefused) {
   const std::string other = climb(options).folder;
   if (climber_.rank() > 0) options.set<ObjectiveOptions>().dpo.reference = other;
   if (climber_.size() == 1) return;  // one rank has one
-  EXPECT_THAT([&] { climb(options); },
-              ThrowsMessage<CheckError>(
-                  AllOf(HasSubstr("hash of the reference model"), HasSubstr("on rank 1"))));
+  expect_throws<CheckError>([&] { climb(options); }, {"hash of the reference model", "on rank 1"});
 }
 
 // The teacher starts as the student, and each step takes it a quarter of the way to what the step

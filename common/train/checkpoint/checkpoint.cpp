@@ -45,37 +45,45 @@ std::vector<fs::path> checkpoints_by_step(const fs::path& run) {
   return found;
 }
 
-// Checks that the file holds every wanted tensor with its shape and type, and no others.
-void check_fits(const SafetensorsReader& reader, const StateTensors& wanted, const fs::path& path) {
-  std::map<std::string, const StoredTensor*> stored;
-  for (const StoredTensor& tensor : reader.tensors()) stored[tensor.name] = &tensor;
-  for (const auto& [name, dtype, shape] : wanted.stored) {
-    const auto found = stored.find(name);
-    check(found != stored.end(), path.string(), ": holds no tensor \"", name,
-          "\", which this run needs", kShapeHint);
-    check(found->second->shape == shape, path.string(), ": \"", name, "\" has the shape ",
-          at::IntArrayRef(found->second->shape), ", this run needs ", at::IntArrayRef(shape),
-          kShapeHint);
-    check(found->second->dtype == dtype, path.string(), ": \"", name, "\" has type ",
-          c10::toString(found->second->dtype), ", this run needs ", c10::toString(dtype));
-    stored.erase(found);
+// A file of a checkpoint, and the tensors that are to be read from it.
+class TensorFile {
+ public:
+  // Throws CheckError unless the file holds those and no others, in their shapes and types.
+  TensorFile(const fs::path& path, const StateTensors& tensors, std::string hash)
+      : path_(path), reader_(path), tensors_(tensors), hash_(std::move(hash)) {
+    // Only the state of an optimizer may be empty.
+    check(reader_.tensors().empty() == tensors_.stored.empty(), path_,
+          tensors_.stored.empty()
+              ? ": holds the state of AdamW, but this run has --optimizer sgd"
+              : ": holds no state, as after SGD, but this run has --optimizer adamw",
+          "; --init-from takes only the parameters");
+    std::vector<FoundTensor> found;
+    for (const StoredTensor& tensor : reader_.tensors()) found.push_back({tensor, path_});
+    const auto fits = [](const StoredTensor& a, const StoredTensor& b) {
+      return a.dtype == b.dtype && a.shape == b.shape;
+    };
+    check_found(found, tensors_, path_, fits, kShapeHint);
   }
-  check(stored.empty(), path.string(), ": holds \"", stored.empty() ? "" : stored.begin()->first,
-        "\", which this run has no place for", kShapeHint);
-}
 
-void read_all(SafetensorsReader& reader, const StateTensors& tensors, const std::string& wanted,
-              const fs::path& path) {
-  TensorHash hash;
-  for (const StoredTensor& tensor : tensors.stored) {
-    tensors.fill(tensor.name, [&](const std::string& name, const at::Tensor& values) {
-      reader.read(name, values);
-      hash.update(name, values);
-    });
+  void read() {
+    const std::string actual = fill_all(
+        tensors_,
+        [&](const std::string& name, const at::Tensor& values) { reader_.read(name, values); });
+    check(actual == hash_, path_, ": damaged: its tensors hash to ", actual, ", state.json says ",
+          hash_);
   }
-  const std::string actual = hash.digest();
-  check(actual == wanted, path.string(), ": damaged: its tensors hash to ", actual,
-        ", state.json says ", wanted);
+
+ private:
+  std::string path_;
+  SafetensorsReader reader_;
+  StateTensors tensors_;
+  std::string hash_;
+};
+
+// The parameters of a checkpoint.
+TensorFile parameters_of(const fs::path& checkpoint, const TrainState& state,
+                         const LoadedCheckpoint& saved) {
+  return {checkpoint / "model.safetensors", state.parameters, saved.param_hash};
 }
 
 // FOLDER/model.safetensors with the same tensors in 16 bits.
@@ -170,60 +178,16 @@ void check_state_hash(const Json& json, const fs::path& path) {
         "; take an older checkpoint of this run (to --resume from it, choose another --out)");
 }
 
-// The contents of state.json, all checked.
-struct SavedState {
-  LoadedCheckpoint loaded;
-  std::int64_t optimizer_steps = 0;
-  DataPosition data;
-  std::string reference_hash;
-  std::string optimizer_hash;
-  std::map<std::string, std::int64_t> extra_counts;
-};
-
-SavedState read_state(const fs::path& checkpoint) {
-  const fs::path path = checkpoint / "state.json";
-  check(fs::is_directory(checkpoint), checkpoint.string(), ": no such checkpoint");
-  const Json json = parse_json(read_text_file(path), path);
-  const std::int64_t version = count_in(json, "format_version", path);
-  check(version == 1 || version == kFormatVersion, path.string(), ": has format version ", version,
-        ", this program reads 1 and ", kFormatVersion);
-  try {
-    const Json& data = json.at("data");
-    SavedState state;  // filled in one by one: each of these may throw
-    state.loaded.step = count_in(json, "step", path);
-    state.loaded.config = json.at("config");
-    state.loaded.param_hash = json.at("param_hash").get<std::string>();
-    state.optimizer_steps = count_in(json, "optimizer_steps", path);
-    state.data = {count_in(data, "epoch", path), count_in(data, "samples", path)};
-    state.loaded.tokenizer = data.at("tokenizer").get<std::string>();
-    state.loaded.data_contents = data.value("contents", Json(nullptr));
-    state.optimizer_hash = json.at("optimizer_hash").get<std::string>();
-    check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
-    state.reference_hash = json.value("reference_hash", "");
-    state.loaded.loss_scale = loss_scale_in(json, path);
-    state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
-    if (json.contains("extra")) {
-      const Json& extra = json.at("extra");
-      state.loaded.extra_hashes = extra.at("files").get<std::map<std::string, std::string>>();
-      for (const auto& [name, value] : extra.at("counts").items())
-        state.extra_counts[name] = count_in(extra.at("counts"), name.c_str(), path);
-    }
-    if (version > 1 || json.contains("state_hash")) check_state_hash(json, path);
-    return state;
-  } catch (const Json::exception& error) {
-    throw CheckError(concat(path.string(), ": damaged: ", excerpt(json_problem(error.what()))));
-  }
-}
-
 // What no shape tells of a model: what its tokens mean, how its channels are divided into heads, …
 // An option that the checkpoint's program did not have yet was as it is by default.
-void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
+void check_same_model(const LoadedCheckpoint& saved, const TrainState& state,
+                      const fs::path& path) {
   const fs::path kept = path.parent_path().parent_path() / "tokenizer";
-  check(saved.loaded.tokenizer == state.tokenizer, path.string(),
-        ": was trained with the tokenizer '", excerpt(saved.loaded.tokenizer),
-        "', but this run's data use '", state.tokenizer, "'; name the same one with --tokenizer",
+  check(saved.tokenizer == state.tokenizer, path.string(), ": was trained with the tokenizer '",
+        excerpt(saved.tokenizer), "', but this run's data use '", state.tokenizer,
+        "'; name the same one with --tokenizer",
         fs::is_directory(kept) ? ", for example " + kept.string() : "");
-  const Json &config = saved.loaded.config, defaults = unshaped_options({});
+  const Json &config = saved.config, defaults = unshaped_options({});
   if (!config.contains("heads")) return;  // it does not say
   const Json own = state.model ? unshaped_options(*state.model) : Json();
   for (const auto& [name, now] : own.items()) {
@@ -236,7 +200,8 @@ void check_same_model(const SavedState& saved, const TrainState& state, const fs
 
 // A reference that changes in the middle of a run would be another objective, and nothing would
 // show.
-void check_same_reference(const SavedState& saved, const TrainState& state, const fs::path& path) {
+void check_same_reference(const LoadedCheckpoint& saved, const TrainState& state,
+                          const fs::path& path) {
   const std::string &before = saved.reference_hash, &now = state.reference_hash;
   check(before.empty() || now.empty() || before == now, path.string(),
         ": was trained with the reference model ", excerpt(before), ", this run has ", now,
@@ -291,52 +256,64 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
   return {target, param_hash};
 }
 
+LoadedCheckpoint describe_checkpoint(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / "state.json";
+  check(fs::is_directory(checkpoint), checkpoint.string(), ": no such checkpoint");
+  const Json json = parse_json(read_text_file(path), path);
+  const std::int64_t version = count_in(json, "format_version", path);
+  check(version == 1 || version == kFormatVersion, path.string(), ": has format version ", version,
+        ", this program reads 1 and ", kFormatVersion);
+  try {
+    const Json& data = json.at("data");
+    LoadedCheckpoint saved;  // filled in one by one: each of these may throw
+    saved.step = count_in(json, "step", path);
+    saved.config = json.at("config");
+    saved.param_hash = json.at("param_hash").get<std::string>();
+    saved.optimizer_steps = count_in(json, "optimizer_steps", path);
+    saved.data = {count_in(data, "epoch", path), count_in(data, "samples", path)};
+    saved.tokenizer = data.at("tokenizer").get<std::string>();
+    saved.data_contents = data.value("contents", Json(nullptr));
+    saved.optimizer_hash = json.at("optimizer_hash").get<std::string>();
+    check(saved.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
+    saved.reference_hash = json.value("reference_hash", "");
+    saved.loss_scale = loss_scale_in(json, path);
+    if (json.contains("extra")) {
+      const Json& extra = json.at("extra");
+      saved.extra_hashes = extra.at("files").get<std::map<std::string, std::string>>();
+      for (const auto& [name, value] : extra.at("counts").items())
+        saved.extra_counts[name] = count_in(extra.at("counts"), name.c_str(), path);
+    }
+    if (version > 1 || json.contains("state_hash")) check_state_hash(json, path);
+    return saved;
+  } catch (const Json::exception& error) {
+    throw CheckError(concat(path.string(), ": damaged: ", excerpt(json_problem(error.what()))));
+  }
+}
+
 LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
-  const SavedState saved = read_state(checkpoint);
+  const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
   check_same_model(saved, state, checkpoint);
   check_same_reference(saved, state, checkpoint);
-  const fs::path model_path = checkpoint / "model.safetensors";
-  const fs::path optimizer_path = checkpoint / "optimizer.safetensors";
-  SafetensorsReader model(model_path);
-  SafetensorsReader optimizer(optimizer_path);
-  check_fits(model, state.parameters, model_path);
-  check(optimizer.tensors().empty() == state.optimizer.stored.empty(), optimizer_path.string(),
-        state.optimizer.stored.empty()
-            ? ": holds the state of AdamW, but this run has --optimizer sgd"
-            : ": holds no state, as after SGD, but this run has --optimizer adamw",
-        "; --init-from takes only the parameters");
-  check_fits(optimizer, state.optimizer, optimizer_path);
-  std::vector<std::pair<const ExtraFile*, SafetensorsReader>> extras;
-  state.has_extras = has_all_extras(saved.loaded.extra_hashes, state);
+  std::vector<TensorFile> files = {parameters_of(checkpoint, state, saved)};
+  files.emplace_back(checkpoint / "optimizer.safetensors", state.optimizer, saved.optimizer_hash);
+  state.has_extras = has_all_extras(saved.extra_hashes, state);
   for (ExtraFile& file : state.extra_files) {
     if (!state.has_extras || !file.is_read_here) continue;
     if (file.as_saved) file.tensors = file.as_saved(saved.extra_counts);
-    extras.emplace_back(&file, checkpoint / file.name);
-    check_fits(extras.back().second, file.tensors, checkpoint / file.name);
+    files.emplace_back(checkpoint / file.name, file.tensors, saved.extra_hashes.at(file.name));
   }
   if (state.has_extras) state.extra_counts = saved.extra_counts;
   state.optimizer_steps = saved.optimizer_steps;
   state.data = saved.data;
-  read_all(model, state.parameters, saved.loaded.param_hash, model_path);
-  read_all(optimizer, state.optimizer, saved.optimizer_hash, optimizer_path);
-  for (auto& [file, reader] : extras) {
-    read_all(reader, file->tensors, saved.loaded.extra_hashes.at(file->name),
-             checkpoint / file->name);
-  }
-  return saved.loaded;
+  for (TensorFile& file : files) file.read();
+  return saved;
 }
 
 std::string load_parameters(const fs::path& checkpoint, const TrainState& state) {
-  const SavedState saved = read_state(checkpoint);
+  const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
   check_same_model(saved, state, checkpoint);
-  SafetensorsReader model(checkpoint / "model.safetensors");
-  check_fits(model, state.parameters, checkpoint / "model.safetensors");
-  read_all(model, state.parameters, saved.loaded.param_hash, checkpoint / "model.safetensors");
-  return saved.loaded.param_hash;
-}
-
-LoadedCheckpoint describe_checkpoint(const fs::path& checkpoint) {
-  return read_state(checkpoint).loaded;
+  parameters_of(checkpoint, state, saved).read();
+  return saved.param_hash;
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {

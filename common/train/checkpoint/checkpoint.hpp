@@ -49,15 +49,19 @@ SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t s
                                 const TrainState& state, const Json& config,
                                 const SaveOptions& options = {});
 
+// What the state.json of a checkpoint says.
 struct LoadedCheckpoint {
   std::int64_t step = 0;
   Json config;  // of the run that wrote it
+  std::int64_t optimizer_steps = 0;
+  DataPosition data;
   std::string tokenizer;
   Json data_contents;  // of its data, as in TrainState
-  std::string param_hash;
-  std::string hashes;                               // of its parameters and its optimizer's state
+  std::string param_hash, optimizer_hash;
+  std::string reference_hash;                       // as in TrainState
   std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
-  std::optional<LossScaleState> loss_scale;         // of a run that has, or once had, fp16
+  std::map<std::string, std::int64_t> extra_counts;
+  std::optional<LossScaleState> loss_scale;  // of a run that has, or once had, fp16
 };
 
 // Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the
@@ -72,7 +76,7 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainS
 // and what no shape tells in the same way. Returns their hash.
 std::string load_parameters(const std::filesystem::path& checkpoint, const TrainState& state);
 
-// What its state.json says, without reading a tensor. Throws CheckError if that is damaged.
+// Reads no tensor. Throws CheckError if that is damaged.
 LoadedCheckpoint describe_checkpoint(const std::filesystem::path& checkpoint);
 
 // The checkpoint with the highest step in RUN/checkpoints, if there is one.

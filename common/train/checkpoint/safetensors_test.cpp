@@ -7,7 +7,6 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -35,9 +34,6 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   writer.finish();
 }
 
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
-
 class SafetensorsTest : public ::testing::Test {
  protected:
   // A file of this header and this many bytes of data; returns its path.
@@ -51,11 +47,10 @@ class SafetensorsTest : public ::testing::Test {
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }
-  void expect_refused(const std::string& path, const std::string& reason) {
-    EXPECT_THAT(
-        [&] { SafetensorsReader reader(path); },
-        ThrowsMessage<CheckError>(::testing::AllOf(HasSubstr(path), HasSubstr(reason),
-                                                   ::testing::Not(HasSubstr("json.exception")))));
+  static void expect_refused(const std::string& path, const std::string& reason,
+                             const std::source_location& where = std::source_location::current()) {
+    expect_throws<CheckError>([&] { SafetensorsReader reader(path); }, {path + ": ", reason},
+                              where);
   }
 
   TempFolder folder_;
@@ -110,7 +105,7 @@ TEST_F(SafetensorsTest, RefusesDamagedFiles) {
                  "the format allows");
   expect_refused(raw_file(std::string("\x40\0\0\0\0\0\0\0{}", 10)), "cut off");
   expect_refused(file_of("[1,2]", 0), "does not start with {");
-  expect_refused(file_of("{\"x\":", 0), "not valid JSON");
+  expect_refused(file_of("{\"x\":", 0), "not valid JSON: line 1, column 6: ");
   expect_refused(file_of(std::string("{\"\xff\":1}"), 0), "not valid JSON");
   expect_refused(
       file_of(
@@ -137,13 +132,13 @@ TEST_F(SafetensorsTest, RefusesDamagedFiles) {
   expect_refused(folder_.path("nothing"), "cannot be opened");
 }
 
-// Legal JSON that is not a header.
 TEST_F(SafetensorsTest, DoesNotWaitForAPipe) {
   const std::string pipe = folder_.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  expect_throws<CheckError>([&] { SafetensorsReader reader(pipe); }, {pipe + ": cannot be opened"});
+  expect_refused(pipe, "cannot be opened");
 }
 
+// Legal JSON that is not a header.
 TEST_F(SafetensorsTest, RefusesWhatTheFormatDoesNotSay) {
   const auto entry = [](const std::string& shape, const std::string& offsets) {
     return R"({"x":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
@@ -171,7 +166,7 @@ TEST_F(SafetensorsTest, RefusesWhatTheFormatDoesNotSay) {
     expect_refused(file_of(text, 8), "is damaged");
   expect_refused(file_of(R"({"__metadata__":{"x":"","x":""}})", 0), "occurs twice");
   expect_refused(file_of(R"({"x":{"dtype":"F32","dtype":"F32"}})", 0), "occurs twice");
-  expect_refused(file_of("{} {}", 0), "not valid JSON");
+  expect_refused(file_of("{} {}", 0), "not valid JSON: line 1, column 4: ");
 }
 
 TEST_F(SafetensorsTest, DepthAndCountsAreBounded) {

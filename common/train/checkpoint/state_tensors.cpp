@@ -3,6 +3,7 @@
 #include <map>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 
 namespace ladder {
 
@@ -21,6 +22,37 @@ StateTensors whole_tensors(const std::vector<NamedTensor>& tensors) {
     read(name, by_name.at(name));
   };
   return state;
+}
+
+void check_found(
+    const std::vector<FoundTensor>& found, const StateTensors& wanted, const std::string& from,
+    const std::function<bool(const StoredTensor& found, const StoredTensor& wanted)>& fits,
+    const char* hint) {
+  std::map<std::string, const FoundTensor*> unused;
+  for (const FoundTensor& tensor : found) unused[tensor.name] = &tensor;
+  for (const StoredTensor& tensor : wanted.stored) {
+    const auto place = unused.find(tensor.name);
+    check(place != unused.end(), from, ": holds no tensor \"", tensor.name,
+          "\", which this model needs", hint);
+    check(fits(*place->second, tensor), place->second->file, ": \"", tensor.name, "\" is ",
+          type_and_shape(*place->second), ", the model needs ", type_and_shape(tensor), hint);
+    unused.erase(place);
+  }
+  if (unused.empty()) return;
+  const FoundTensor& extra = *unused.begin()->second;
+  throw CheckError(concat(extra.file, ": holds \"", excerpt(extra.name),
+                          "\", which this model has no place for", hint));
+}
+
+std::string fill_all(const StateTensors& tensors, const TensorVisitor& read) {
+  TensorHash hash;
+  for (const StoredTensor& tensor : tensors.stored) {
+    tensors.fill(tensor.name, [&](const std::string& name, const at::Tensor& values) {
+      read(name, values);
+      hash.update(name, values);
+    });
+  }
+  return hash.digest();
 }
 
 StateTensors in_fp32(const StateTensors& tensors) {

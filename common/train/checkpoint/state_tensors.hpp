@@ -32,6 +32,21 @@ struct StateTensors {
 // For a rank that holds everything: for_each() and fill() pass on these very tensors. Local.
 StateTensors whole_tensors(const std::vector<NamedTensor>& tensors);
 
+// A tensor that a file holds.
+struct FoundTensor : StoredTensor {
+  std::string file;
+};
+
+// Throws CheckError unless those are the wanted tensors and no others, each of them with
+// fits(found, wanted). `from` is what should hold them; the message ends with the hint.
+void check_found(
+    const std::vector<FoundTensor>& found, const StateTensors& wanted, const std::string& from,
+    const std::function<bool(const StoredTensor& found, const StoredTensor& wanted)>& fits,
+    const char* hint = "");
+
+// Passes each tensor's buffer to `read`, which fills it. Returns the tensors' hash. Local.
+std::string fill_all(const StateTensors& tensors, const TensorVisitor& read);
+
 // The same tensors as fp32, whatever they are kept as: what is read into them is rounded.
 StateTensors in_fp32(const StateTensors& tensors);
 

@@ -29,11 +29,9 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using ::testing::ThrowsMessage;
 
 // A checkpoint of a small GPT-2.
 class ExportTest : public ::testing::Test {
@@ -53,8 +51,8 @@ class ExportTest : public ::testing::Test {
   }
   template <class Error, class... Parts>
   void expect_refused(const fs::path& checkpoint, at::ScalarType dtype, const Parts&... parts) {
-    EXPECT_THAT([&] { export_checkpoint(checkpoint, folder_.path("out"), dtype); },
-                ThrowsMessage<Error>(AllOf(HasSubstr(parts)...)));
+    expect_throws<Error>([&] { export_checkpoint(checkpoint, folder_.path("out"), dtype); },
+                         {parts...});
     EXPECT_THAT(entries(), ElementsAre("run"));
   }
 

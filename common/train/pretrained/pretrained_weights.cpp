@@ -114,10 +114,10 @@ void HuggingFaceFolder::drop_tied_head() {
   places_.erase(head);
 }
 
-std::vector<PretrainedTensor> HuggingFaceFolder::tensors() const {
-  std::vector<PretrainedTensor> tensors;
+std::vector<FoundTensor> HuggingFaceFolder::tensors() const {
+  std::vector<FoundTensor> tensors;
   for (const auto& [name, place] : places_)
-    tensors.push_back({name, place.stored.shape, files_[place.file].path});
+    tensors.push_back({{name, place.stored.dtype, place.stored.shape}, files_[place.file].path});
   return tensors;
 }
 
@@ -236,9 +236,9 @@ void LlmCFile::place(const std::string& pattern, const std::vector<std::int64_t>
   }
 }
 
-std::vector<PretrainedTensor> LlmCFile::tensors() const {
-  std::vector<PretrainedTensor> tensors;
-  for (const auto& [name, place] : places_) tensors.push_back({name, place.shape, path_});
+std::vector<FoundTensor> LlmCFile::tensors() const {
+  std::vector<FoundTensor> tensors;
+  for (const auto& [name, place] : places_) tensors.push_back({{name, type_, place.shape}, path_});
   return tensors;
 }
 

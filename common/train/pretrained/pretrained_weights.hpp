@@ -14,20 +14,15 @@
 
 #include "common/model/model_options.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
+#include "common/train/checkpoint/state_tensors.hpp"
 
 namespace ladder {
-
-struct PretrainedTensor {
-  std::string name;  // as in our checkpoints
-  std::vector<std::int64_t> shape;
-  std::string file;  // that holds it
-};
 
 class PretrainedWeights {
  public:
   virtual ~PretrainedWeights() = default;
 
-  virtual std::vector<PretrainedTensor> tensors() const = 0;
+  virtual std::vector<FoundTensor> tensors() const = 0;  // by our names
 
   // Copies the first rows of the tensor into `target`, as many as that has, converted to its type;
   // all other dimensions are the same. Holds a small piece of the file at a time. Throws CheckError
@@ -48,7 +43,7 @@ class HuggingFaceFolder final : public PretrainedWeights {
   // point anywhere.)
   HuggingFaceFolder(const std::filesystem::path& folder, bool has_tied_head);
 
-  std::vector<PretrainedTensor> tensors() const override;
+  std::vector<FoundTensor> tensors() const override;
   void read(const std::string& name, const at::Tensor& target) override;
 
  private:
@@ -88,7 +83,7 @@ class LlmCFile final : public PretrainedWeights {
 
   const ModelOptions& model() const { return model_; }
 
-  std::vector<PretrainedTensor> tensors() const override;
+  std::vector<FoundTensor> tensors() const override;
   void read(const std::string& name, const at::Tensor& target) override;
 
  private:
