@@ -2,12 +2,6 @@
 
 #include <benchmark/benchmark.h>
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
-
-#include "common/comm/launcher_environment.hpp"
-#include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
@@ -54,18 +48,10 @@ int run_benchmarks_on_ranks(int argc, char** argv, Transport transport,
 }
 
 int run_table(CLI::App& app, int argc, char** argv, const std::function<int()>& run) {
-  const bool is_first = launched_rank() == 0;
-  try {
-    app.parse(argc, argv);
+  return run_command(app, argc, argv, [&] {
     become_training_process();
     return run();
-  } catch (const CLI::ParseError& error) {  // or --help
-    const int code = is_first ? app.exit(error) : error.get_exit_code();
-    return code == 0 ? 0 : kExitUsage;
-  } catch (const std::exception& error) {
-    if (is_first) std::fprintf(stderr, "error: %s\n", error.what());
-    return dynamic_cast<const UsageError*>(&error) != nullptr ? kExitUsage : kExitError;
-  }
+  });
 }
 
 }  // namespace ladder

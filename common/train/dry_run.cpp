@@ -37,36 +37,22 @@ Json layers_json(const TrainOptions& options) {
   return layers;
 }
 
-Json sends_json(const Traffic& traffic) {
-  Json json;
-  for (int i = 0; i < kNumCommOps; ++i) {
-    const OpTraffic& op = traffic[static_cast<CommOp>(i)];
-    if (op.calls > 0)
-      json[to_string(static_cast<CommOp>(i))] = {
-          {"calls", op.calls}, {"bytes_sent", op.bytes_sent}, {"messages", op.messages}};
-  }
-  return json;
-}
-
 Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_size, int rank) {
-  const StateBytes held = trainer.state_bytes(options, world_size, rank);
-  const StateBytes peak = trainer.peak_bytes(options, world_size, rank);
+  Json peak = to_json(trainer.peak_bytes(options, world_size, rank));
+  peak.erase("communication");  // it depends on timing
   const auto working = trainer.working_bytes(options, world_size, rank);
   // Where steps differ, of all steps of the run together.
   const bool is_every_step = !trainer.largest_traffic(options, world_size, rank);
   const StepsTaken steps =
       is_every_step ? full_step(options) : StepsTaken{.last = options.num_steps};
-  return {{"holds",
-           {{"parameters", held.parameters},
-            {"gradients", held.gradients},
-            {"optimizer", held.optimizer},
-            {"communication", held.communication}}},
-          {"at_most",
-           {{"parameters", peak.parameters},
-            {"gradients", peak.gradients},
-            {"optimizer", peak.optimizer}}},
+  const Json traffic = to_json(trainer.traffic(options, steps, world_size, rank));
+  Json sends;
+  for (const auto& [operation, counts] : traffic.items())
+    if (counts["calls"] > 0) sends[operation] = counts;
+  return {{"holds", to_json(trainer.state_bytes(options, world_size, rank))},
+          {"at_most", peak},
           {"working", working ? Json(*working) : Json()},
-          {"sends", sends_json(trainer.traffic(options, steps, world_size, rank))},
+          {"sends", sends},
           {"in_steps", steps.count()}};
 }
 

@@ -217,10 +217,9 @@ void Run::resume(TrainState state) {
   const OutputOptions& output = options_.output;
   check_usage(!exact_sums_.is_on() || exact_sums_.is_covered(),
               "--gradient-sum exact is for steps 0 ", "to 9, not for ", options_.step);
-  step_back_ = state.step_back;
+  batches_ = state.batches;
   if (exact_sums_.is_on()) state.extra_files.push_back(quanta_file());
   state.model = options_.model;
-  validation_text_ = state.validation_text;
   for (const StoredTensor& tensor : state.parameters.stored)
     report_.num_parameters += c10::multiply_integers(tensor.shape);
   std::optional<fs::path> checkpoint;
@@ -319,7 +318,7 @@ bool Run::decide_step(const Clipping& clip) {
   is_repeating_ = !exact_sums_.learn(clip.scaled.block_sums);
   if (is_repeating_) {
     ++report_.repeated_steps;
-    step_back_();
+    batches_->step_back();
     return false;
   }
   const double before = loss_scaler_.scale();
@@ -410,9 +409,10 @@ void Run::record_validation(double loss, const Metrics& metrics) {
   ValidationLoss& entry = report_.val_losses.emplace_back(ValidationLoss{step_, loss, metrics});
   std::string text = concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss);
   Json line = {{"step", step_}, {"val_loss", finite_or_null(loss)}};
-  if (batch_shape(options_).is_of_tokens() && validation_text_.num_bytes > 0) {
-    entry.nats_per_byte = loss * static_cast<double>(validation_text_.num_targets) /
-                          static_cast<double>(validation_text_.num_bytes);
+  const TargetText validated = batches_ == nullptr ? TargetText() : batches_->validation_text();
+  if (batch_shape(options_).is_of_tokens() && validated.num_bytes > 0) {
+    entry.nats_per_byte = loss * static_cast<double>(validated.num_targets) /
+                          static_cast<double>(validated.num_bytes);
     text += concat("   ", *entry.nats_per_byte, " nats per byte");
     line["val_nats_per_byte"] = finite_or_null(*entry.nats_per_byte);
   }
@@ -472,8 +472,8 @@ void Run::finish(const TrainState& state) {
   if (saved_step_ < step_ && !is_simulated(options_)) save(state);
   if (saved_step_ > step_) report_.param_hash = tensor_hash(state.parameters);  // went back
   report_.resident.peak_bytes = read_resident_memory().peak_bytes;
-  report_.data_bytes_read = state.data_bytes_read;
-  report_.batch_counts = state.batch_counts;
+  report_.data_bytes_read = state.batches->training_data().bytes_read();
+  report_.batch_counts = state.batches->counts();
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
   if (report_.was_stopped) {
     console_.line(

@@ -167,10 +167,9 @@ class Run {
   bool is_stopping_ = false;
   LossScaler loss_scaler_;
   ExactSums exact_sums_;
-  bool is_repeating_ = false;        // the step that has begun is taken again
-  std::function<void()> step_back_;  // the batch stream's
-  double learning_rate_ = 0;         // of this step
-  TargetText validation_text_;
+  bool is_repeating_ = false;       // the step that has begun is taken again
+  BatchStream* batches_ = nullptr;  // that it steps back in
+  double learning_rate_ = 0;        // of this step
   Speed speed_;
 };
 

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <chrono>
@@ -65,6 +66,10 @@ fs::path fresh_run_folder(const std::string& step) {
   return folder;
 }
 
+int exit_code_of(const std::exception& error) {
+  return dynamic_cast<const UsageError*>(&error) != nullptr ? kExitUsage : kExitError;
+}
+
 // Prints the error with its rank, and returns the matching exit code. Most errors occur on all
 // ranks: the first of them reports them, and gets time to end the others before they report them too.
 int report_error(const std::exception& error, int rank, int num_ranks) {
@@ -79,7 +84,7 @@ int report_error(const std::exception& error, int rank, int num_ranks) {
   const std::string prefix = num_ranks > 1 && !says_who ? who + ": " : "";
   std::fprintf(stderr, "%serror: %s\n", prefix.c_str(), message);
   std::fflush(stderr);
-  return dynamic_cast<const UsageError*>(&error) != nullptr ? kExitUsage : kExitError;
+  return exit_code_of(error);
 }
 
 // The folder that the run writes to: made if none is named, locked until everything is written, and
@@ -175,52 +180,30 @@ void announce(const TrainOptions& options, Console& console) {
   }
 }
 
-// A rank's trace, if the option asks for one. It comes last: what it costs, or a disk that is full,
-// must not cost what the run was for.
-class Tracing {
- public:
-  Tracing(const TrainOptions& options, World& world, TraceLog& log)
-      : options_(options), world_(world), log_(log), file_(options, world.comm().rank() == 0) {
-    if (is_on()) start_trace(log, world);
-    scope_.emplace(is_on() ? &log : nullptr);
+// Writes the trace, of all ranks or of this one, and says so. That comes last: what it costs, or a
+// disk that is full, must not cost what the run was for. False if it cannot be written.
+bool keep_trace(TraceFile& trace, bool is_of_all, const Communicator& comm, Console& console) {
+  try {
+    const std::string line = is_of_all ? trace.write() : trace.write_own();
+    if (!line.empty()) console.line(line);
+    return true;
+  } catch (const std::exception& error) {
+    report_error(error, comm.rank(), comm.size());
+    return false;
   }
+}
 
-  // Trains. A run that fails leaves its trace, which may show why.
-  TrainReport train(const Trainer& trainer, Console& console) {
-    try {
-      return trainer.train(options_, world_);
-    } catch (const Diverged&) {
-      write(console, [&] { return file_.write(log_, options_, world_.comm()); });
-      throw;
-    } catch (const std::exception&) {
-      write(console, [&] { return file_.write_own(log_, options_, world_.comm()); });
-      throw;
-    }
+// A run that fails leaves its trace, which may show why.
+TrainReport train(const TrainOptions& options, const Trainer& trainer, World& world,
+                  TraceFile& trace, Console& console) {
+  try {
+    return trainer.train(options, world);
+  } catch (const std::exception& error) {
+    const bool is_on_all = dynamic_cast<const Diverged*>(&error) != nullptr;
+    keep_trace(trace, is_on_all, world.comm(), console);
+    throw;
   }
-  // Collective. False if it cannot be written.
-  bool end(Console& console) {
-    return write(console, [&] { return file_.write(log_, options_, world_.comm()); });
-  }
-
- private:
-  bool is_on() const { return !options_.output.trace.empty(); }
-  bool write(Console& console, const std::function<std::string()>& write_file) {
-    if (!is_on()) return true;
-    try {
-      if (const std::string line = write_file(); !line.empty()) console.line(line);
-      return true;
-    } catch (const std::exception& error) {
-      report_error(error, world_.comm().rank(), world_.comm().size());
-      return false;
-    }
-  }
-
-  const TrainOptions& options_;
-  World& world_;
-  TraceLog& log_;
-  TraceFile file_;
-  std::optional<TraceScope> scope_;
-};
+}
 
 // Writes OUT/report.json, and what --save-reference keeps of it; says so.
 void keep_report(const TrainOptions& options, const TrainReport& report, const Json& json,
@@ -245,7 +228,7 @@ void keep_report(const TrainOptions& options, const TrainReport& report, const J
 // `log`: this rank's, if the run is traced.
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world, TraceLog& log) {
   set_memory_cap(memory_cap_bytes(options));  // on a GPU, the one that the World has chosen
-  Tracing tracing(options, world, log);
+  TraceFile trace(options, world, log);
   Communicator& comm = world.comm();
   const bool is_main = writes_for_all(options, comm.rank());
   Console console(is_main && !options.output.is_quiet);
@@ -255,7 +238,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   if (is_main && !options.output.is_quiet)
     console.line(describe_start(options, trainer, comm.size(), comm.rank()));
   const Timer timer;
-  TrainReport report = tracing.train(trainer, console);
+  TrainReport report = train(options, trainer, world, trace, console);
   const double total_s = timer.seconds();
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());
@@ -267,7 +250,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   if (!report.step_seconds.empty())
     console.line(describe_end(report, options, json, total_s,
                               trainer.working_bytes(options, comm.size(), comm.rank())));
-  const bool is_traced = tracing.end(console);
+  const bool is_traced = keep_trace(trace, /*is_of_all=*/true, comm, console);
   return report.was_stopped ? kExitStopped : is_traced ? kExitDone : kExitError;
 }
 
@@ -362,6 +345,20 @@ int run_in_world(World& world, const std::function<int()>& body) {
     const int code = report_error(error, world.comm().rank(), world.comm().size());
     if (world.comm().size() > 1) world.abort(code);
     return code;
+  }
+}
+
+int run_command(CLI::App& app, int argc, char** argv, const std::function<int()>& run) {
+  const bool is_first = launched_rank() == 0;
+  try {
+    app.parse(argc, argv);
+    return run();
+  } catch (const CLI::ParseError& error) {  // or --help
+    const int code = is_first ? app.exit(error) : error.get_exit_code();
+    return code == 0 ? kExitDone : kExitUsage;
+  } catch (const std::exception& error) {
+    if (is_first) std::fprintf(stderr, "error: %s\n", error.what());
+    return exit_code_of(error);
   }
 }
 

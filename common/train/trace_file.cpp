@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -217,24 +218,12 @@ constexpr std::size_t kBytesAtOnce = 1 << 20;
 constexpr int kTag = 0;
 
 // What ranks tell each other of their logs.
-struct RankSummary {
-  std::int64_t first_ns = 0, error_ns = 0, num_events = 0, num_dropped = 0;
-};
-
-RankSummary summary_of(const TraceLog& log) {
+Json summary_of(const TraceLog& log) {
   const std::int64_t error_ns = std::max(log.clock.first.error_ns, log.clock.last.error_ns);
-  return {first_event_ns(log), error_ns, log.num_events(), log.num_dropped()};
-}
-
-std::vector<RankSummary> all_gather(const RankSummary& own, Communicator& comm) {
-  constexpr std::int64_t kFields = sizeof(RankSummary) / sizeof(std::int64_t);
-  const at::Tensor fields = at::empty({kFields}, at::kLong);
-  std::memcpy(fields.mutable_data_ptr(), &own, sizeof own);
-  const at::Tensor all = at::empty({comm.size() * kFields}, at::kLong);
-  comm.all_gather(fields, all)->wait();
-  std::vector<RankSummary> summaries(static_cast<std::size_t>(comm.size()));
-  std::memcpy(summaries.data(), all.const_data_ptr(), all.nbytes());
-  return summaries;
+  return {{"first_ns", first_event_ns(log)},
+          {"num_events", log.num_events()},
+          {"dropped_events", log.num_dropped()},
+          {"clock_error_us", static_cast<double>(error_ns) / 1000}};
 }
 
 // Calls `write` with this rank's events as text, in pieces.
@@ -275,20 +264,17 @@ std::string receive_text(int peer, Communicator& comm) {
 }
 
 // What is said of the whole run.
-Json header(const TrainOptions& options, const std::vector<RankSummary>& ranks) {
-  Json events = Json::array(), dropped = Json::array(), errors = Json::array();
-  for (const RankSummary& rank : ranks) {
-    events.push_back(rank.num_events);
-    dropped.push_back(rank.num_dropped);
-    errors.push_back(static_cast<double>(rank.error_ns) / 1000);
-  }
-  return {{"step", options.step},     {"world_size", std::ssize(ranks)},
-          {"num_events", events},     {"dropped_events", dropped},
-          {"clock_error_us", errors}, {"config", to_json(options)}};
+Json header_of(const TrainOptions& options, const std::vector<Json>& ranks) {
+  Json header = {{"step", options.step}, {"world_size", std::ssize(ranks)}};
+  for (const char* key : {"num_events", "dropped_events", "clock_error_us"})
+    for (const Json& rank : ranks) header[key].push_back(rank.at(key));
+  header["config"] = to_json(options);
+  return header;
 }
 
-void write_file(const fs::path& file, const Json& header,
-                const std::function<void(std::ofstream& out)>& write_events) {
+// Returns a line for the console.
+std::string write_file(const fs::path& file, const Json& header,
+                       const std::function<void(std::ofstream& out)>& write_events) {
   std::ofstream out(file, std::ios::binary);
   out << R"({"displayTimeUnit":"ms","otherData":)" << to_text(header) << ",\n\"traceEvents\":[\n"
       << R"({"ph":"M","pid":1,"name":"process_labels","args":{"labels":)"
@@ -297,39 +283,21 @@ void write_file(const fs::path& file, const Json& header,
   out << "\n]}\n";
   out.close();
   check(out.good(), "--trace ", file.string(), ": cannot be written: ", std::strerror(errno));
+  const auto sum = [&](const char* key) {
+    const auto counts = header.at(key).get<std::vector<std::int64_t>>();
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  };
+  const std::int64_t num_dropped = sum("dropped_events");
+  return concat("trace: ", file.string(), ", ", sum("num_events"),
+                " events: open it in ui.perfetto.dev, or ./ladder trace ", file.string(),
+                num_dropped == 0
+                    ? ""
+                    : concat("\ntrace: ", num_dropped, " more events did not fit, as a rank keeps ",
+                             TraceLog::kMaxEvents, ": trace fewer steps"));
 }
 
-std::string describe(const fs::path& file, const std::vector<RankSummary>& ranks) {
-  std::int64_t num_events = 0, num_dropped = 0;
-  for (const RankSummary& rank : ranks) {
-    num_events += rank.num_events;
-    num_dropped += rank.num_dropped;
-  }
-  std::string line =
-      concat("trace: ", file.string(), ", ", num_events,
-             " events: open it in ui.perfetto.dev, or ./ladder trace ", file.string());
-  if (num_dropped > 0) {
-    line += concat("\ntrace: ", num_dropped, " more events did not fit, as a rank keeps ",
-                   TraceLog::kMaxEvents, ": trace fewer steps");
-  }
-  return line;
-}
-
-}  // namespace
-
-void start_trace(TraceLog& log, World& world) {
-  // Ranks that are threads share the ledger of their process.
-  log.has_memory = memory_ledger_is_installed() && world.transport() != Transport::kThreads;
-  log.clock.first = log.clock.last = compare_clocks(world.comm());
-  world.decorate([&](std::unique_ptr<Communicator> comm) {
-    return std::make_unique<TracingCommunicator>(std::move(comm), log);
-  });
-}
-
-TraceFile::TraceFile(const TrainOptions& options, bool is_main) {
-  const std::string& name = options.output.trace;
-  if (name.empty() || !is_main) return;
-  const fs::path file = plain_path(name);
+fs::path new_file(const std::string& name) {
+  fs::path file = plain_path(name);
   const fs::file_type type = fs::symlink_status(file).type();
   const bool was_left_by_a_kill = type == fs::file_type::regular && fs::is_empty(file);
   check_usage(type == fs::file_type::not_found || was_left_by_a_kill, "--trace ", name,
@@ -340,7 +308,22 @@ TraceFile::TraceFile(const TrainOptions& options, bool is_main) {
   } catch (const CheckError& reason) {
     throw CheckError(concat("--trace ", name, ": cannot be created: ", reason.what()));
   }
-  file_ = file;
+  return file;
+}
+
+}  // namespace
+
+TraceFile::TraceFile(const TrainOptions& options, World& world, TraceLog& log)
+    : options_(options), world_(world), log_(log) {
+  scope_.emplace(is_on() ? &log : nullptr);
+  if (!is_on()) return;
+  if (world.comm().rank() == 0) file_ = new_file(options.output.trace);
+  // Ranks that are threads share the ledger of their process.
+  log.has_memory = memory_ledger_is_installed() && world.transport() != Transport::kThreads;
+  log.clock.first = log.clock.last = compare_clocks(world.comm());
+  world.decorate([&](std::unique_ptr<Communicator> comm) {
+    return std::make_unique<TracingCommunicator>(std::move(comm), log);
+  });
 }
 
 TraceFile::~TraceFile() {
@@ -348,43 +331,48 @@ TraceFile::~TraceFile() {
   if (!file_.empty()) fs::remove(file_, ignored);
 }
 
-std::string TraceFile::write(TraceLog& log, const TrainOptions& options, Communicator& comm) {
-  log.close();
-  log.clock.last = compare_clocks(comm);
-  const std::vector<RankSummary> ranks = all_gather(summary_of(log), comm);
-  std::int64_t zero_ns = ranks.front().first_ns;
-  for (const RankSummary& rank : ranks) zero_ns = std::min(zero_ns, rank.first_ns);
+std::string TraceFile::write() {
+  if (!is_on()) return "";
+  Communicator& comm = world_.comm();
+  log_.close();
+  log_.clock.last = compare_clocks(comm);
+  std::vector<Json> ranks;
+  std::int64_t zero_ns = std::numeric_limits<std::int64_t>::max();
+  for (const std::string& text : all_gather_text(to_text(summary_of(log_)), comm)) {
+    ranks.push_back(parse_json(text, "what a rank sent"));
+    zero_ns = std::min(zero_ns, ranks.back()["first_ns"].get<std::int64_t>());
+  }
   if (comm.rank() != 0) {
-    render(log, comm.rank(), zero_ns,
+    render(log_, comm.rank(), zero_ns,
            [&](const std::string& piece) { send_text(piece, /*peer=*/0, comm); });
     send_text("", /*peer=*/0, comm);
     return "";
   }
-  write_file(file_, header(options, ranks), [&](std::ofstream& out) {
-    render(log, /*rank=*/0, zero_ns, [&](const std::string& piece) { out << piece; });
+  std::string line = write_file(file_, header_of(options_, ranks), [&](std::ofstream& out) {
+    render(log_, /*rank=*/0, zero_ns, [&](const std::string& piece) { out << piece; });
     for (int rank = 1; rank < comm.size(); ++rank) {
       for (std::string piece; !(piece = receive_text(rank, comm)).empty();) out << piece;
     }
   });
-  return describe(std::exchange(file_, {}), ranks);
+  file_.clear();
+  return line;
 }
 
-std::string TraceFile::write_own(TraceLog& log, const TrainOptions& options,
-                                 const Communicator& comm) {
-  log.close();
+std::string TraceFile::write_own() {
+  log_.close();
   const auto is_step = [](const TracedSpan& span) { return std::strcmp(span.name, "step") == 0; };
-  if (std::none_of(log.spans().begin(), log.spans().end(), is_step)) return "";
-  const int rank = comm.rank();
-  const std::string name = plain_path(options.output.trace).string();
+  if (!is_on() || std::ranges::none_of(log_.spans(), is_step)) return "";
+  const int rank = world_.comm().rank();
+  const std::string name = plain_path(options_.output.trace).string();
+  std::vector<Json> ranks(static_cast<std::size_t>(world_.comm().size()), summary_of(TraceLog()));
+  ranks[static_cast<std::size_t>(rank)] = summary_of(log_);
   const fs::path file = rank == 0 ? name : concat(name, ".rank", rank);
-  std::vector<RankSummary> ranks(static_cast<std::size_t>(comm.size()));
-  ranks[static_cast<std::size_t>(rank)] = summary_of(log);
-  write_file(file, header(options, ranks), [&](std::ofstream& out) {
+  std::string line = write_file(file, header_of(options_, ranks), [&](std::ofstream& out) {
     // In rank 0's time, so that the files fit together.
-    render(log, rank, /*zero_ns=*/0, [&](const std::string& piece) { out << piece; });
+    render(log_, rank, /*zero_ns=*/0, [&](const std::string& piece) { out << piece; });
   });
   file_.clear();
-  return describe(file, ranks);
+  return line;
 }
 
 }  // namespace ladder

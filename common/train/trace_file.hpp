@@ -7,6 +7,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "common/comm/world.hpp"
@@ -15,28 +16,33 @@
 
 namespace ladder {
 
-// Collective. From here on, the log records the operations of the world, and knows how this rank's
-// clock differs from that of rank 0. Lifetime: the log outlives the world.
-void start_trace(TraceLog& log, World& world);
-
+// Does nothing without the option.
 class TraceFile {
  public:
-  // Local: on rank 0, makes sure before training that the file can be written. Throws UsageError if
-  // there is one of this name (nothing is overwritten), CheckError if it cannot be created. Does
-  // nothing without the option.
-  TraceFile(const TrainOptions& options, bool is_main);
+  // Collective. On rank 0, makes sure before training that the file can be written: throws
+  // UsageError if there is one of this name (nothing is overwritten), CheckError if it cannot be
+  // created. From here on, the log records this thread's spans and the operations of the world, and
+  // knows how this rank's clock differs from that of rank 0. Lifetime: the log outlives the world,
+  // all three this object.
+  TraceFile(const TrainOptions& options, World& world, TraceLog& log);
   ~TraceFile();  // removes the file if nothing was written to it
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
   // Collective: rank 0 writes the events of all ranks, one rank after the other, in pieces. The log
   // records no more. Returns a line for the console. Throws CheckError if the disk is full.
-  std::string write(TraceLog& log, const TrainOptions& options, Communicator& comm);
+  std::string write();
   // For a run that has failed, where nothing can be collective: this rank's own events, if it has
   // taken a step. Rank 0 writes them to the file, rank 1 next to it, to FILE.rank1, and so on.
-  std::string write_own(TraceLog& log, const TrainOptions& options, const Communicator& comm);
+  std::string write_own();
 
  private:
+  bool is_on() const { return !options_.output.trace.empty(); }
+
+  const TrainOptions& options_;
+  World& world_;
+  TraceLog& log_;
+  std::optional<TraceScope> scope_;
   std::filesystem::path file_;  // that we have made, and nothing has been written to; or empty
 };
 

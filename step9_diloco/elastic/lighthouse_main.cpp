@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/core/check.hpp"
+#include "common/train/run_main.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/listener.hpp"
@@ -21,39 +22,6 @@ struct Settings {
   bool is_public = false;
   std::string key_file, new_key_file;
 };
-
-// Returns --help's text, or nothing if there is work to do.
-std::string parse(int argc, char** argv, Settings& settings) {
-  CLI::App app(
-      "The lighthouse of step 9's workers that may die: where they find one another. It serves "
-      "until Ctrl-C; workers join with --elastic HOST:PORT.",
-      "elastic_lighthouse");
-  app.add_option("--port", settings.port, "listens there; 0: any free port, which it prints")
-      ->type_name("N")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  app.add_option("--elastic-key", settings.key_file,
-                 "hears only workers with the same --elastic-key. Without it, whoever reaches the "
-                 "port can interfere: on this machine, all its users")
-      ->type_name("FILE");
-  app.add_flag("--public", settings.is_public,
-               "on all IPv4 addresses instead of the loopback only; needs --elastic-key. Keep the "
-               "port behind a firewall: strangers can still delay the run");
-  app.add_option("--make-key", settings.new_key_file,
-                 "writes a pair of keys for --elastic-key, and ends")
-      ->type_name("FILE");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return app.help();
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(concat(error.what(), "\n", app.help()));
-  }
-  check_usage(!settings.is_public || !settings.key_file.empty(),
-              "--public needs --elastic-key: without a key, everybody in the network could "
-              "interfere (elastic_lighthouse --make-key FILE writes one)");
-  return {};
-}
 
 void serve(const Settings& settings) {
   std::optional<CurveKeys> keys;
@@ -77,18 +45,30 @@ void serve(const Settings& settings) {
 
 int main(int argc, char** argv) {
   using namespace ladder;
-  try {
-    Settings settings;
-    const std::string help = parse(argc, argv, settings);
-    std::cout << help;
-    if (!help.empty()) return 0;
+  Settings settings;
+  CLI::App app(
+      "The lighthouse of step 9's workers that may die: where they find one another. It serves "
+      "until Ctrl-C; workers join with --elastic HOST:PORT.",
+      "elastic_lighthouse");
+  app.add_option("--port", settings.port, "listens there; 0: any free port, which it prints")
+      ->type_name("N")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  app.add_option("--elastic-key", settings.key_file,
+                 "hears only workers with the same --elastic-key. Without it, whoever reaches the "
+                 "port can interfere: on this machine, all its users")
+      ->type_name("FILE");
+  app.add_flag("--public", settings.is_public,
+               "on all IPv4 addresses instead of the loopback only; needs --elastic-key. Keep the "
+               "port behind a firewall: strangers can still delay the run");
+  app.add_option("--make-key", settings.new_key_file,
+                 "writes a pair of keys for --elastic-key, and ends")
+      ->type_name("FILE");
+  return run_command(app, argc, argv, [&] {
+    check_usage(!settings.is_public || !settings.key_file.empty(),
+                "--public needs --elastic-key: without a key, everybody in the network could "
+                "interfere (elastic_lighthouse --make-key FILE writes one)");
     settings.new_key_file.empty() ? serve(settings) : write_curve_keys(settings.new_key_file);
-    return 0;
-  } catch (const UsageError& error) {
-    std::cerr << "elastic_lighthouse: " << error.what() << "\n";
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << "elastic_lighthouse: " << error.what() << "\n";
-    return 1;
-  }
+    return kExitDone;
+  });
 }

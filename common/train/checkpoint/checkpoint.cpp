@@ -9,6 +9,7 @@
 #include "common/core/json.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
+#include "common/train/options/option_values.hpp"
 
 namespace ladder {
 namespace {
@@ -225,10 +226,10 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
   check(!fs::exists(target), target.string(), ": a checkpoint of this step already exists");
   fs::remove_all(partial);
   make_folders(partial);
-  const fs::path copy = partial / (options.copy_dtype == at::kHalf ? "fp16" : "bf16");
   std::optional<NarrowCopy> narrow_copy;
   if (options.copy_dtype != at::kFloat)
-    narrow_copy.emplace(copy, state.parameters, options.copy_dtype);
+    narrow_copy.emplace(partial / format_name(options.copy_dtype), state.parameters,
+                        options.copy_dtype);
   const std::string param_hash = write_all(partial / "model.safetensors", state.parameters,
                                            narrow_copy ? &*narrow_copy : nullptr);
   const std::string optimizer_hash = write_all(partial / "optimizer.safetensors", state.optimizer);
@@ -294,7 +295,8 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) 
   const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
   check_same_model(saved, state, checkpoint);
   check_same_reference(saved, state, checkpoint);
-  std::vector<TensorFile> files = {parameters_of(checkpoint, state, saved)};
+  std::vector<TensorFile> files;
+  files.push_back(parameters_of(checkpoint, state, saved));
   files.emplace_back(checkpoint / "optimizer.safetensors", state.optimizer, saved.optimizer_hash);
   state.has_extras = has_all_extras(saved.extra_hashes, state);
   for (ExtraFile& file : state.extra_files) {

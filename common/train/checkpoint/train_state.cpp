@@ -51,14 +51,11 @@ TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Opt
                       optimizer.num_steps(),
                       batches.position(),
                       batches.training_data().tokenizer(),
-                      batches.training_data().bytes_read(),
-                      batches.counts(),
-                      batches.validation_text(),
                       [&optimizer, &batches](const TrainState& loaded) {
                         optimizer.set_num_steps(loaded.optimizer_steps);
                         batches.seek(loaded.data);
                       },
-                      [&batches] { batches.step_back(); }};
+                      &batches};
   state.data_contents =
       std::make_shared<Json>(Json{{"training", contents_of(batches.training_data())},
                                   {"validation", contents_of(batches.validation_data())}});

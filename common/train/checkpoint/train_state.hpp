@@ -34,12 +34,9 @@ struct TrainState {
   std::int64_t optimizer_steps = 0;
   DataPosition data;
   std::string tokenizer;
-  std::int64_t data_bytes_read = 0;  // by this rank so far; for the report, not stored
-  BatchCounts batch_counts = {};     // likewise
-  TargetText validation_text = {};   // of an evaluation; likewise
   // Passes optimizer_steps and data, once loaded, to the optimizer and the batch stream.
   std::function<void(const TrainState& loaded)> restore = {};
-  std::function<void()> step_back = {};  // the batch stream's
+  BatchStream* batches = nullptr;  // of this rank, for the report and a step back; not stored
   std::vector<ExtraFile> extra_files = {};
   std::map<std::string, std::int64_t> extra_counts = {};
   bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read

@@ -42,8 +42,8 @@ OptionTable::OptionTable(CLI::App& parser, TrainOptions& options) : parser_(pars
   options.own.declare(*this);
 }
 
-OptionTable::Row OptionTable::add(const Texts& texts, const Value& value, const Assign& assign,
-                                  bool can_be_alone) {
+OptionTable::Row& OptionTable::add(const Texts& texts, const Value& value, const Assign& assign,
+                                   bool can_be_alone) {
   const auto read = [=, &parser = parser_, name = texts.name](const std::string& text) {
     const CLI::Option& option = *parser.get_option(name);
     if (!can_be_alone) check_is_value(parser, option, text);
@@ -56,20 +56,19 @@ OptionTable::Row OptionTable::add(const Texts& texts, const Value& value, const 
       ->default_str(can_be_alone ? "" : texts.current)
       ->group(heading_)
       ->expected(can_be_alone ? 0 : 1, 1);
-  values_.push_back({heading_, texts.name + 2, value});
-  return {*this, texts.name + 2};
+  return rows_.emplace_back(Row{heading_, texts.name + 2, value});
 }
 
 Json OptionTable::values(const std::string& heading) const {
   Json found = Json::object();
-  for (const Declared& each : values_) {
-    if (heading.empty() || heading == each.heading)
-      std::visit([&](const auto& value) { found[each.name] = value; }, each.value);
+  for (const Row& row : rows_) {
+    if (heading.empty() || heading == row.heading)
+      std::visit([&](const auto& value) { found[row.name] = value; }, row.value);
   }
   return found;
 }
 
-OptionTable::Row OptionTable::flag(const char* name, bool& member, const char* help) {
+OptionTable::Row& OptionTable::flag(const char* name, bool& member, const char* help) {
   const auto assign = [&member](const std::string& text) {
     return parse_value(text.empty() ? "true" : text, member);
   };
@@ -92,7 +91,11 @@ void check_ranges(TrainOptions options) {
 
 std::set<std::string> options_that_change_no_bits(TrainOptions options) {
   CLI::App parser;
-  return OptionTable(parser, options).changes_no_bits();
+  const OptionTable table(parser, options);
+  std::set<std::string> names;
+  for (const OptionTable::Row& row : table.rows())
+    if (row.is_harmless) names.insert(row.name);
+  return names;
 }
 
 Json to_json(const TrainOptions& options) {

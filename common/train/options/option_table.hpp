@@ -34,37 +34,36 @@ class OptionTable {
   // outlive the table.
   OptionTable(CLI::App& parser, TrainOptions& options);
 
-  // What is said of a row besides its value. A run that resumes with another value of an option
-  // says so, because it does not continue as the old one would have.
-  class Row {
-   public:
-    Row(OptionTable& table, std::string name) : table_(table), name_(std::move(name)) {}
-    // It decides where results go, what is shown or measured, or who computes what: never a bit.
-    void changes_no_bits() { table_.changes_no_bits_.insert(name_); }
-
-   private:
-    OptionTable& table_;
-    std::string name_;
+  using Value = std::variant<bool, std::int64_t, std::uint64_t, double, std::string>;
+  struct Row {
+    std::string heading, name;  // without the dashes
+    Value value;                // that it had when it was declared
+    bool is_harmless = false;
+    // It decides where results go, what is shown or measured, or who computes what: never a bit. Of
+    // any other option, a run that resumes with another value says so, because it does not continue
+    // as the old one would have.
+    void changes_no_bits() { is_harmless = true; }
   };
 
   void heading(const char* text) { heading_ = text; }  // of the rows that follow, in --help
 
-  template <class Value>
-  Row value(const char* name, Value& member, const char* help) {
+  // Each returns the row, until the next one.
+  template <class Member>
+  Row& value(const char* name, Member& member, const char* help) {
     const auto assign = [&member](const std::string& text) { return parse_value(text, member); };
-    return add({name, type_name<Value>(), default_text(member), help}, member, assign);
+    return add({name, type_name<Member>(), default_text(member), help}, member, assign);
   }
   template <class Number>
-  Row number(const char* name, Number& member, const std::type_identity_t<Range<Number>>& range,
-             const char* help) {
+  Row& number(const char* name, Number& member, const std::type_identity_t<Range<Number>>& range,
+              const char* help) {
     checks_.push_back([&member, range, name] { check_is_in(range, name, member); });
     return value(name, member, help);
   }
   // The same, for an option that may be given without a value; then it is `alone`.
   template <class Number>
-  Row number_or_alone(const char* name, Number& member,
-                      const std::type_identity_t<Range<Number>>& range,
-                      std::type_identity_t<Number> alone, const char* help) {
+  Row& number_or_alone(const char* name, Number& member,
+                       const std::type_identity_t<Range<Number>>& range,
+                       std::type_identity_t<Number> alone, const char* help) {
     checks_.push_back([&member, range, name] { check_is_in(range, name, member); });
     const auto assign = [&member, alone](const std::string& text) {
       member = alone;
@@ -74,11 +73,11 @@ class OptionTable {
                /*can_be_alone=*/true);
   }
   // An option of true or false; without a value it means true.
-  Row flag(const char* name, bool& member, const char* help);
+  Row& flag(const char* name, bool& member, const char* help);
   // If two names mean one value, --help shows the first, and the option's value is the second.
   template <class Enum>
-  Row choice(const char* name, Enum& member, const std::vector<std::pair<std::string, Enum>>& names,
-             const char* help) {
+  Row& choice(const char* name, Enum& member,
+              const std::vector<std::pair<std::string, Enum>>& names, const char* help) {
     std::string shown, current, allowed;
     for (const auto& [text, constant] : names) {
       allowed += (allowed.empty() ? "" : "|") + text;
@@ -98,10 +97,9 @@ class OptionTable {
   // An option that other programs have now: whoever gives it is told `where`.
   void moved(const char* name, const char* where);
 
-  // The values that the options had when they were declared, by name without the dashes.
-  // Those under one heading, if one is given.
+  const std::vector<Row>& rows() const { return rows_; }
+  // The values of the rows, by name. Those under one heading, if one is given.
   Json values(const std::string& heading = "") const;
-  const std::set<std::string>& changes_no_bits() const { return changes_no_bits_; }
   // Throws UsageError naming the first option whose value alone is impossible, whatever the others
   // are.
   void check_ranges() const {
@@ -116,16 +114,10 @@ class OptionTable {
   };
   // Takes a value as text, and returns false if it is invalid.
   using Assign = std::function<bool(const std::string&)>;
-  using Value = std::variant<bool, std::int64_t, std::uint64_t, double, std::string>;
-  Row add(const Texts& texts, const Value& value, const Assign& assign, bool can_be_alone = false);
+  Row& add(const Texts& texts, const Value& value, const Assign& assign, bool can_be_alone = false);
 
   CLI::App& parser_;
-  struct Declared {
-    std::string heading, name;
-    Value value;
-  };
-  std::vector<Declared> values_;
-  std::set<std::string> changes_no_bits_;
+  std::vector<Row> rows_;
   std::vector<std::function<void()>> checks_;
   std::string heading_;
 };

@@ -16,12 +16,9 @@ namespace {
 // The formats of parameters and gradients.
 void check_precision(const TrainOptions& options) {
   const Precision& precision = options.model.precision;
-  const auto name = [](at::ScalarType type) {
-    return type == at::kFloat ? "fp32" : type == at::kHalf ? "fp16" : "bf16";
-  };
   check_usage(precision.grads == at::kFloat || precision.grads == precision.params, "--grad-dtype ",
-              name(precision.grads), " goes with --precision ", name(precision.grads),
-              ", but parameters are ", name(precision.params),
+              format_name(precision.grads), " goes with --precision ", format_name(precision.grads),
+              ", but parameters are ", format_name(precision.params),
               ": gradients are either fp32 or what "
               "parameters are");
   check_usage(precision.has_16_bit_params() || options.optimizer.masters == Masters::kFp32,

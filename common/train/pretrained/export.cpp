@@ -13,6 +13,7 @@
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
+#include "common/train/options/option_values.hpp"
 #include "common/train/pretrained/model_config.hpp"
 #include "common/train/pretrained/tokenizer_folder.hpp"
 #include "common/train/start.hpp"
@@ -50,7 +51,7 @@ void write_weights(const fs::path& checkpoint, const std::string& tokenizer,
     const at::Tensor narrow = values.to(dtype);
     const auto [least, most] = at::aminmax(narrow);
     check_usage(std::isfinite(least.item<float>()) && std::isfinite(most.item<float>()), "\"", name,
-                "\" has values that --dtype ", dtype == at::kHalf ? "fp16" : "bf16",
+                "\" has values that --dtype ", format_name(dtype),
                 " cannot hold: export it as fp32");
     writer.write(narrow);
   };

@@ -18,6 +18,11 @@ Json finite(const std::vector<double>& values) {
   return list;
 }
 
+void add_peaks(const StateBytes& peaks, Json& json) {
+  const Json by_category = to_json(peaks);
+  for (const auto& [name, bytes] : by_category.items()) json[name + "_peak"] = bytes;
+}
+
 // Null for ranks that are threads: they share the ledger, and all else, of their process.
 Json memory_json(const TrainReport& report, const TrainOptions& options) {
   if (!memory_ledger_is_installed() || options.transport == Transport::kThreads) return nullptr;
@@ -26,52 +31,37 @@ Json memory_json(const TrainReport& report, const TrainOptions& options) {
   const std::int64_t unnamed = memory.live(MemoryCategory::kActivations);
   Json by_name = memory.other_bytes;
   if (unnamed != 0) by_name["unnamed"] = unnamed;
-  return {{"parameters", memory.live(MemoryCategory::kParameters)},
-          {"gradients", memory.live(MemoryCategory::kGradients)},
-          {"optimizer", memory.live(MemoryCategory::kOptimizer)},
-          {"communication", memory.live(MemoryCategory::kCommunication)},
-          {"other", memory.live(MemoryCategory::kOther) + unnamed},
-          {"other_by_name", by_name.is_null() ? Json::object() : by_name},
-          {"parameters_peak", memory.peak(MemoryCategory::kParameters)},
-          {"gradients_peak", memory.peak(MemoryCategory::kGradients)},
-          {"optimizer_peak", memory.peak(MemoryCategory::kOptimizer)},
-          {"communication_peak", memory.peak(MemoryCategory::kCommunication)},
-          {"activations_peak", memory.peak(MemoryCategory::kActivations)},
-          {"live_at_step_end", memory.total_live_bytes},
-          {"peak", memory.peak_bytes},
-          {"save_peak", report.save_peak_bytes},
-          {"resident", report.resident.bytes},
-          {"resident_peak", report.resident.peak_bytes}};
-}
-
-Json traffic_json(const Traffic& traffic) {
-  Json json = Json::object();
-  for (int i = 0; i < kNumCommOps; ++i) {
-    const auto op = static_cast<CommOp>(i);
-    json[to_string(op)] = {{"calls", traffic[op].calls},
-                           {"bytes_sent", traffic[op].bytes_sent},
-                           {"messages", traffic[op].messages}};
-  }
+  const auto state_in = [](const BytesByCategory& bytes) {
+    const auto of = [&](MemoryCategory c) { return bytes[static_cast<std::size_t>(c)]; };
+    return StateBytes{of(MemoryCategory::kParameters), of(MemoryCategory::kGradients),
+                      of(MemoryCategory::kOptimizer), of(MemoryCategory::kCommunication)};
+  };
+  Json json = to_json(state_in(memory.live_bytes));
+  json.update({{"other", memory.live(MemoryCategory::kOther) + unnamed},
+               {"other_by_name", by_name.is_null() ? Json::object() : by_name}});
+  add_peaks(state_in(memory.peak_bytes_by_category), json);
+  json.update({{"activations_peak", memory.peak(MemoryCategory::kActivations)},
+               {"live_at_step_end", memory.total_live_bytes},
+               {"peak", memory.peak_bytes},
+               {"save_peak", report.save_peak_bytes},
+               {"resident", report.resident.bytes},
+               {"resident_peak", report.resident.peak_bytes}});
   return json;
 }
 
 // What differs from rank to rank.
 Json rank_json(const TrainReport& report, const TrainOptions& options) {
-  Json traffic_theory = traffic_json(report.traffic_theory);
+  Json memory_theory = to_json(report.memory_theory);
+  add_peaks(report.peak_theory, memory_theory);
+  memory_theory.erase("communication_peak");  // it depends on timing
+  Json traffic_theory = to_json(report.traffic_theory);
   traffic_theory["bytes_sent"] = report.traffic_theory.bytes_sent();
   const double product_speed = report.product_flops_per_s;
   return {{"data_bytes_read", report.data_bytes_read},
           {"product_flops_per_second", product_speed > 0 ? Json(product_speed) : Json()},
           {"memory", memory_json(report, options)},
-          {"memory_theory",
-           {{"parameters", report.memory_theory.parameters},
-            {"gradients", report.memory_theory.gradients},
-            {"optimizer", report.memory_theory.optimizer},
-            {"communication", report.memory_theory.communication},
-            {"parameters_peak", report.peak_theory.parameters},
-            {"gradients_peak", report.peak_theory.gradients},
-            {"optimizer_peak", report.peak_theory.optimizer}}},
-          {"traffic", traffic_json(report.traffic)},
+          {"memory_theory", memory_theory},
+          {"traffic", to_json(report.traffic)},
           {"traffic_theory", traffic_theory}};
 }
 
@@ -83,6 +73,24 @@ StateBytes& StateBytes::operator+=(const StateBytes& other) {
   optimizer += other.optimizer;
   communication += other.communication;
   return *this;
+}
+
+Json to_json(const StateBytes& bytes) {
+  return {{"parameters", bytes.parameters},
+          {"gradients", bytes.gradients},
+          {"optimizer", bytes.optimizer},
+          {"communication", bytes.communication}};
+}
+
+Json to_json(const Traffic& traffic) {
+  Json json = Json::object();
+  for (int i = 0; i < kNumCommOps; ++i) {
+    const auto op = static_cast<CommOp>(i);
+    json[to_string(op)] = {{"calls", traffic[op].calls},
+                           {"bytes_sent", traffic[op].bytes_sent},
+                           {"messages", traffic[op].messages}};
+  }
+  return json;
 }
 
 void Speed::add(double denominator, double seconds) {

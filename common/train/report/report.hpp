@@ -91,6 +91,8 @@ class Speed {
 };
 
 Json finite_or_null(double value);
+Json to_json(const StateBytes& bytes);  // by category
+Json to_json(const Traffic& traffic);   // by operation: calls, bytes_sent, messages
 
 // Merges the ranks' reports into that of the whole run. Collective: every rank calls it; rank 0
 // gets the result, the others null. A simulated rank gets a report of itself alone.
