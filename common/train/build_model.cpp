@@ -33,8 +33,4 @@ TrainOptions in_fp32(TrainOptions options) {
   return options;
 }
 
-std::vector<std::int64_t> layer_costs(const TrainOptions& options) {
-  return forward_flops(options.model);
-}
-
 }  // namespace ladder

@@ -24,9 +24,6 @@ FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t
 // The same options for a model that is all fp32.
 TrainOptions in_fp32(TrainOptions options);
 
-// What the forward of each layer costs, in floating-point operations per token.
-std::vector<std::int64_t> layer_costs(const TrainOptions& options);
-
 // Builds the model into `flat`, unit by unit: its tensors become views of flat.params() and keep no
 // memory of their own. Throws CheckError if the layout of `flat` differs.
 Model build_model(const TrainOptions& options, FlatModel& flat);

@@ -23,7 +23,7 @@ namespace {
 // Each layer's forward costs so many operations per token; its tensors, padded, are so long.
 Json layers_json(const TrainOptions& options) {
   const FlatLayout layout = layout_of(options);
-  const std::vector<std::int64_t> flops = layer_costs(options);
+  const std::vector<std::int64_t> flops = forward_flops(options.model);
   Json layers = Json::array();
   std::size_t next = 0;
   for (std::size_t u = 0; u < layout.units.size(); ++u) {

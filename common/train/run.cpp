@@ -368,16 +368,18 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   const BatchShape batch = batch_shape(options_);
   const bool is_logged =
       step % options_.output.log_every == 0 || i == 0 || (step == step_ && is_done());
-  speed_.add(record.denominator, seconds);
-  const double speed = report_.counted_per_second = speed_.counted_per_second();
+  if (i == 1) counted_ = counted_seconds_ = 0;
+  counted_ += record.denominator;
+  counted_seconds_ += seconds;
+  const double speed = report_.counted_per_second =
+      counted_seconds_ > 0 ? counted_ / counted_seconds_ : 0;
   const double seconds_per_step =
       speed > 0 && record.denominator > 0 ? record.denominator / speed : seconds;
   std::optional<double> seconds_left;
   if (i > 0) seconds_left = (options_.num_steps - step) * seconds_per_step;  // after the warm-up
-  console_.progress(
-      {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
-       seconds, seconds_left, batch.mean_over, record.metrics},
-      is_logged);
+  console_.progress({step, options_.num_steps, record, report_.learning_rates[i], speed, seconds,
+                     seconds_left, batch.mean_over},
+                    is_logged);
   if (!is_logged) return;
   const bool is_tokens = batch.is_of_tokens();
   Json line = {{"step", step},
@@ -389,10 +391,7 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
                {"step_seconds", seconds},
                {is_tokens ? "tokens_per_second" : "units_per_second", speed},
                {"live_bytes", nullptr}};
-  // Ranks that are threads share the ledger of their process.
-  if (options_.transport != Transport::kThreads) {
-    line["live_bytes"] = read_memory().total_live_bytes;
-  }
+  if (has_own_ledger(options_)) line["live_bytes"] = read_memory().total_live_bytes;
   if (loss_scaler_.is_on()) line["loss_scale"] = loss_scaler_.scale();  // of the next step
   for (const auto& [name, value] : record.metrics) line[name] = finite_or_null(value);
   files_.log(line);

@@ -167,10 +167,10 @@ class Run {
   bool is_stopping_ = false;
   LossScaler loss_scaler_;
   ExactSums exact_sums_;
-  bool is_repeating_ = false;       // the step that has begun is taken again
-  BatchStream* batches_ = nullptr;  // that it steps back in
-  double learning_rate_ = 0;        // of this step
-  Speed speed_;
+  bool is_repeating_ = false;                 // the step that has begun is taken again
+  BatchStream* batches_ = nullptr;            // that it steps back in
+  double learning_rate_ = 0;                  // of this step
+  double counted_ = 0, counted_seconds_ = 0;  // for the speed
 };
 
 // What all ranks tell each other at the end of an optimizer step.

@@ -161,8 +161,7 @@ std::string describe_end(const TrainReport& report, const TrainOptions& options,
     text += concat(", ", percent < 10 ? std::round(10 * percent) / 10 : std::round(percent),
                    "% of this machine's product speed");
   }
-  // Ranks that are threads share the ledger of their process.
-  if (memory_ledger_is_installed() && options.transport != Transport::kThreads) {
+  if (has_own_ledger(options)) {
     text += concat("\npeak memory ", format_bytes(report.memory.peak_bytes));
     if (working)
       text += concat("; theory: at most ", format_bytes(report.peak_theory.total() + *working));

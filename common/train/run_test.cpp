@@ -397,8 +397,8 @@ TEST_F(RunTest, ShowsTheDataAndKnowsTheTimeLeftFromTheSecondStepOn) {
 }
 
 TEST(Console, AProgressRowFitsAndLeavesOutWhatMattersLeast) {
-  const Progress progress = {1200,  100000, 2.8589, 0.693,           1e-3,
-                             12678, 0.161,  2014,   "target tokens", {{"documents", 10}}};
+  const StepRecord record = {.loss = 2.8589, .grad_norm = 0.693, .metrics = {{"documents", 10}}};
+  const Progress progress = {1200, 100000, record, 1e-3, 12678, 0.161, 2014, "target tokens"};
   const std::string row =
       "step 1200/100000  33:34 left  loss 2.859  norm 0.69  lr 1.0e-03  12678 tok/s";
   EXPECT_EQ(progress_row(progress, 120), row + "  161 ms  documents 10");

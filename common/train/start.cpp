@@ -66,51 +66,6 @@ std::string to_text(Value value) {
     return default_text(value);
 }
 
-// Sets options of the shape, unless they were given and say something else.
-class ShapeTaker {
- public:
-  ShapeTaker(TrainOptions& options, std::string file) : options_(options), file_(std::move(file)) {}
-
-  template <class Value>
-  void take(const char* name, Value& member, const Value& value) const {
-    check_usage(!options_.given.contains(name) || member == value, "--", name, " ", to_text(member),
-                " contradicts ", file_, ", whose model has ", to_text(value), ": leave it out");
-    member = value;
-    options_.derived.insert(name);
-  }
-
-  void take_context(const ModelOptions& longest) const {
-    std::int64_t& context = options_.model.context;
-    check_usage(!options_.given.contains("context") || context <= longest.context, "--context ",
-                context, " is longer than the model of ", file_, " can read: at most ",
-                longest.context);
-    const bool is_learned = longest.family == ModelFamily::kGpt2;
-    if (!options_.given.contains("context"))
-      context = is_learned ? longest.context : std::min(context, longest.context);
-  }
-
-  // Learned positions of a run of ours stay as they are; rotary ones may be more or fewer.
-  void take_own_context(const ModelOptions& trained) const {
-    if (trained.family == ModelFamily::kGpt2)
-      take("context", options_.model.context, trained.context);
-    else if (!options_.given.contains("context"))
-      options_.model.context = trained.context;
-  }
-
-  void take_vocabulary(std::int64_t size) const {
-    const std::int64_t in_data = options_.model.vocab_size;
-    check_usage(in_data <= size, file_, ": its model knows ", size,
-                " token ids, but the data have ", in_data,
-                options_.data.vocab_size > 0 ? " (--vocab-size)" : ", those of --tokenizer ",
-                options_.data.vocab_size > 0 ? "" : options_.data.tokenizer);
-    options_.model.vocab_size = size;
-  }
-
- private:
-  TrainOptions& options_;
-  std::string file_;
-};
-
 // The options that give a model its shape, but for the family, the context and the vocabulary, for
 // which more than one value may be right. Calls visit(name without dashes, pointer to member).
 template <class Visit>
@@ -131,25 +86,53 @@ bool is_same_shape(const ModelOptions& a, const ModelOptions& b) {
   return is_same;
 }
 
-// Takes the model's shape from where the run starts. The context is --context; else that of our
-// run, or the longest of a GPT-2, whose positions are learned. Throws UsageError if an option was
-// given that contradicts it, or if the data have more token ids than the model.
+// Sets an option of the shape, unless it was given and says something else.
+template <class Value>
+void take(TrainOptions& options, const char* name, Value& member, const Value& value,
+          const std::string& file) {
+  check_usage(!options.given.contains(name) || member == value, "--", name, " ", to_text(member),
+              " contradicts ", file, ", whose model has ", to_text(value), ": leave it out");
+  member = value;
+  options.derived.insert(name);
+}
+
+// Learned positions of a run of ours stay as they are, and another program's are the most that a
+// GPT-2 can have; of rotary ones there may be more or fewer.
+void take_context(TrainOptions& options, const ModelOptions& found, bool is_of_another_program,
+                  const std::string& file) {
+  std::int64_t& context = options.model.context;
+  const bool is_given = options.given.contains("context");
+  const bool is_learned = found.family == ModelFamily::kGpt2;
+  if (is_learned && !is_of_another_program)
+    return take(options, "context", context, found.context, file);
+  check_usage(!is_given || !is_of_another_program || context <= found.context, "--context ",
+              context, " is longer than the model of ", file, " can read: at most ", found.context);
+  if (is_given) return;
+  context = is_learned || !is_of_another_program ? found.context : std::min(context, found.context);
+}
+
+// Takes the model's shape from where the run starts. Throws UsageError if an option was given that
+// contradicts it, or if the data have more token ids than the model.
 void take_shape(const Start& start, TrainOptions& options) {
   const ModelOptions found = start.model();
   const std::string file = start.shape_file();
   TrainOptions taken = options;
   ModelOptions& model = taken.model;
-  const ShapeTaker shape(taken, file);
-  shape.take("model", model.family, found.family);
+  take(taken, "model", model.family, found.family, file);
   const std::optional<ModelOptions> named = shape_of(options.named_model);
   check_usage(
       !options.given.contains("model") || !named || is_same_shape(*named, found), "--model ",
       [&] { return to_json(options)["model"].get<std::string>(); },
       " has another shape than the model of ", file, ": leave it out");
-  visit_shape(
-      [&](const char* name, auto member) { shape.take(name, model.*member, found.*member); });
-  start.is_of_another_program() ? shape.take_context(found) : shape.take_own_context(found);
-  shape.take_vocabulary(found.vocab_size);
+  visit_shape([&](const char* name, auto member) {
+    take(taken, name, model.*member, found.*member, file);
+  });
+  take_context(taken, found, start.is_of_another_program(), file);
+  const DataOptions& data = options.data;
+  check_usage(model.vocab_size <= found.vocab_size, file, ": its model knows ", found.vocab_size,
+              " token ids, but the data have ", model.vocab_size,
+              data.vocab_size > 0 ? " (--vocab-size)" : ", those of --tokenizer " + data.tokenizer);
+  model.vocab_size = found.vocab_size;
   try {
     check_ranges(taken);
     validate(taken.model);

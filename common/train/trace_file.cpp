@@ -318,8 +318,7 @@ TraceFile::TraceFile(const TrainOptions& options, World& world, TraceLog& log)
   scope_.emplace(is_on() ? &log : nullptr);
   if (!is_on()) return;
   if (world.comm().rank() == 0) file_ = new_file(options.output.trace);
-  // Ranks that are threads share the ledger of their process.
-  log.has_memory = memory_ledger_is_installed() && world.transport() != Transport::kThreads;
+  log.has_memory = has_own_ledger(options);
   log.clock.first = log.clock.last = compare_clocks(world.comm());
   world.decorate([&](std::unique_ptr<Communicator> comm) {
     return std::make_unique<TracingCommunicator>(std::move(comm), log);

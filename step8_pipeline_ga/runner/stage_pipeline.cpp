@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
@@ -73,7 +74,8 @@ Json schedule_json(const TrainOptions& options, int world_size) {
         stage.push_back(concat("FBIW"[static_cast<int>(kind)], chunk, ".", microbatch));
     }
   }
-  const PipelineCut cut = cut_layers(layer_costs(options), num_stages, plan.chunks_per_stage);
+  const PipelineCut cut =
+      cut_layers(forward_flops(options.model), num_stages, plan.chunks_per_stage);
   return {{"chunks", cut.chunks}, {"stages", stages}};
 }
 

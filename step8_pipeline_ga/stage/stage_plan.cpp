@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/core/trace.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 
@@ -37,7 +38,7 @@ void plan_owners(StagePlan& plan) {
 }  // namespace
 
 StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage) {
-  StagePlan plan = {.cut = cut_layers(layer_costs(options), num_stages,
+  StagePlan plan = {.cut = cut_layers(forward_flops(options.model), num_stages,
                                       options.get<PipelineOptions>().chunks_per_stage),
                     .stage = stage,
                     .whole = layout_of(options)};

@@ -87,41 +87,42 @@ TensorFile parameters_of(const fs::path& checkpoint, const TrainState& state,
   return {checkpoint / "model.safetensors", state.parameters, saved.param_hash};
 }
 
-// FOLDER/model.safetensors with the same tensors in 16 bits.
-class NarrowCopy {
- public:
-  NarrowCopy(const fs::path& folder, const StateTensors& tensors, at::ScalarType dtype)
-      : folder_(folder), dtype_(dtype) {
-    make_folders(folder);
-    std::vector<StoredTensor> stored = tensors.stored;
-    for (StoredTensor& tensor : stored) tensor.dtype = dtype;
-    writer_.emplace(folder / "model.safetensors", stored);
-  }
-  void write(const at::Tensor& values) { writer_->write(values.to(dtype_)); }
-  void finish() {
-    writer_->finish();
-    sync_to_disk(folder_);
-  }
-
- private:
-  fs::path folder_;
-  at::ScalarType dtype_;
-  std::optional<SafetensorsWriter> writer_;
-};
-
 // Returns the hash of what was written.
-std::string write_all(const fs::path& path, const StateTensors& tensors,
-                      NarrowCopy* copy = nullptr) {
+std::string write_all(const fs::path& path, const StateTensors& tensors) {
   SafetensorsWriter writer(path, tensors.stored);
   TensorHash hash;
   tensors.for_each([&](const std::string& name, const at::Tensor& values) {
     writer.write(values);
     hash.update(name, values);
-    if (copy != nullptr) copy->write(values);
   });
   writer.finish();
-  if (copy != nullptr) copy->finish();
   return hash.digest();
+}
+
+// Writes them to model.safetensors and, as this type unless it is fp32, to another file of that name
+// in a folder named for the type. Returns the hash of the former.
+std::string write_parameters(const fs::path& checkpoint, StateTensors tensors,
+                             at::ScalarType copied_as) {
+  const fs::path folder = checkpoint / format_name(copied_as);
+  std::optional<SafetensorsWriter> copy;
+  if (copied_as != at::kFloat) {
+    make_folders(folder);
+    std::vector<StoredTensor> stored = tensors.stored;
+    for (StoredTensor& tensor : stored) tensor.dtype = copied_as;
+    copy.emplace(folder / "model.safetensors", stored);
+    tensors.for_each = [&, for_each = tensors.for_each](const TensorVisitor& visit) {
+      for_each([&](const std::string& name, const at::Tensor& values) {
+        visit(name, values);
+        copy->write(values.to(copied_as));
+      });
+    };
+  }
+  const std::string hash = write_all(checkpoint / "model.safetensors", tensors);
+  if (copy) {
+    copy->finish();
+    sync_to_disk(folder);
+  }
+  return hash;
 }
 
 // Returns what state.json says of them.
@@ -226,12 +227,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
   check(!fs::exists(target), target.string(), ": a checkpoint of this step already exists");
   fs::remove_all(partial);
   make_folders(partial);
-  std::optional<NarrowCopy> narrow_copy;
-  if (options.copy_dtype != at::kFloat)
-    narrow_copy.emplace(partial / format_name(options.copy_dtype), state.parameters,
-                        options.copy_dtype);
-  const std::string param_hash = write_all(partial / "model.safetensors", state.parameters,
-                                           narrow_copy ? &*narrow_copy : nullptr);
+  const std::string param_hash = write_parameters(partial, state.parameters, options.copy_dtype);
   const std::string optimizer_hash = write_all(partial / "optimizer.safetensors", state.optimizer);
   Json json = {{"format_version", kFormatVersion},
                {"step", step},

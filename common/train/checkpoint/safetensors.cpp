@@ -163,10 +163,9 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   std::set<std::string> names_, seen_, metadata_keys_;  // those of the header, an entry, metadata
 };
 
-}  // namespace
-
-SafetensorsHeader parse_safetensors_header(const std::string& json, std::int64_t data_bytes,
-                                           const std::string& path) {
+// The header in front of so many bytes of data.
+SafetensorsHeader parse_header(const std::string& json, std::int64_t data_bytes,
+                               const std::string& path) {
   HeaderReader reader(path);
   Json::sax_parse(json, &reader);
   std::vector<Entry>& entries = reader.entries;
@@ -191,12 +190,6 @@ SafetensorsHeader parse_safetensors_header(const std::string& json, std::int64_t
         " bytes of data, but the file has ", data_bytes);
   return header;
 }
-
-std::string type_and_shape(const StoredTensor& tensor) {
-  return concat(dtype_name(tensor.dtype), " ", at::IntArrayRef(tensor.shape));
-}
-
-namespace {
 
 constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
 
@@ -242,6 +235,10 @@ std::string read_header(std::ifstream& file, const std::string& path, std::int64
 
 }  // namespace
 
+std::string type_and_shape(const StoredTensor& tensor) {
+  return concat(dtype_name(tensor.dtype), " ", at::IntArrayRef(tensor.shape));
+}
+
 SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<StoredTensor>& tensors,
                                      const std::map<std::string, std::string>& metadata)
     : path_(std::move(path)), tensors_(tensors), file_(path_, std::ios::binary | std::ios::trunc) {
@@ -283,7 +280,7 @@ SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) 
   refuse_lfs_pointer(path_);
   const std::string json = read_header(file_, path_, file_bytes);
   data_start_ = 8 + static_cast<std::int64_t>(json.size());
-  header_ = parse_safetensors_header(json, file_bytes - data_start_, path_);
+  header_ = parse_header(json, file_bytes - data_start_, path_);
   for (std::size_t i = 0; i < header_.tensors.size(); ++i) index_[header_.tensors[i].name] = i;
 }
 

@@ -2,7 +2,9 @@
 //
 // The writer takes the tensors one by one, so a caller that holds only part of a model at a time
 // can stream it. The reader maps nothing and trusts nothing: it refuses a file whose header and
-// length do not agree to the byte. Format: https://huggingface.co/docs/safetensors
+// length do not agree to the byte. Of the header, numbers must be whole, names unique, members those
+// of the format and no others, and the tensors must cover the data without gap or overlap. At most a
+// million entries, and 64 dimensions per tensor. Takes O(n log n) time. Format: https://huggingface.co/docs/safetensors
 //
 // The header is a JSON object with an entry for each tensor, "wte.weight": {"dtype": "F32",
 // "shape": [258, 128], "data_offsets": [0, 132096]}, and optionally "__metadata__" of strings.
@@ -30,13 +32,6 @@ struct SafetensorsHeader {
   std::vector<std::int64_t> offsets;
   std::map<std::string, std::string> metadata;
 };
-
-// Reads the JSON of a header in front of `data_bytes` bytes of data. Trusts nothing: numbers must
-// be whole, names unique, members those of the format and no others, and the tensors must cover the
-// data without gap or overlap. At most a million entries, and 64 dimensions per tensor. Takes O(n
-// log n) time. Throws CheckError with `path` (a file's name) and what is wrong.
-SafetensorsHeader parse_safetensors_header(const std::string& json, std::int64_t data_bytes,
-                                           const std::string& path);
 
 // "F32 [258, 128]", for messages.
 std::string type_and_shape(const StoredTensor& tensor);

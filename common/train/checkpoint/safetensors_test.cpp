@@ -42,6 +42,10 @@ class SafetensorsTest : public ::testing::Test {
     return raw_file(std::string(reinterpret_cast<const char*>(&length), 8) + header +
                     std::string(data_bytes, '\0'));
   }
+  // A header of one tensor.
+  static std::string entry(const std::string& shape, const std::string& offsets) {
+    return R"({"x":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+  }
   std::string raw_file(const std::string& bytes) {
     const std::string path = folder_.path("file.safetensors");
     std::ofstream(path, std::ios::binary) << bytes;
@@ -93,7 +97,7 @@ TEST_F(SafetensorsTest, HeaderIsAlignedAndCarriesMetadata) {
 }
 
 TEST_F(SafetensorsTest, RefusesDamagedFiles) {
-  const std::string good = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  const std::string good = entry("[2]", "[0,8]");
   EXPECT_NO_THROW(SafetensorsReader(file_of(good, 8)));
   expect_refused(raw_file("short"), "5 bytes are too few");
   expect_refused(raw_file("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"),
@@ -114,15 +118,10 @@ TEST_F(SafetensorsTest, RefusesDamagedFiles) {
       "occurs twice");
   expect_refused(file_of(R"({"x":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}})", 8),
                  "unknown dtype");
-  expect_refused(file_of(R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8),
-                 "negative or too large");
-  expect_refused(
-      file_of(R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8),
-      "too large");
-  expect_refused(file_of(R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8),
-                 "its shape needs 12");
-  expect_refused(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8),
-                 "starts at 4");
+  expect_refused(file_of(entry("[-2]", "[0,8]"), 8), "negative or too large");
+  expect_refused(file_of(entry("[4611686018427387904,4]", "[0,8]"), 8), "too large");
+  expect_refused(file_of(entry("[3]", "[0,8]"), 8), "its shape needs 12");
+  expect_refused(file_of(entry("[1]", "[4,8]"), 8), "starts at 4");
   expect_refused(
       file_of(
           R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
@@ -140,10 +139,6 @@ TEST_F(SafetensorsTest, DoesNotWaitForAPipe) {
 
 // Legal JSON that is not a header.
 TEST_F(SafetensorsTest, RefusesWhatTheFormatDoesNotSay) {
-  const auto entry = [](const std::string& shape, const std::string& offsets) {
-    return R"({"x":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
-  };
-  EXPECT_NO_THROW(SafetensorsReader(file_of(entry("[2]", "[0,8]"), 8)));
   for (const char* shape : {"[2.0]", "[2.9]", "[2e0]", "[1e400]", "[18446744073709551616]"})
     expect_refused(file_of(entry(shape, "[0,8]"), 8), shape[1] == '1' ? "" : "not a whole number");
   for (const char* offsets : {"[0.0,8]", "[0,8.2]", "[0.9,8]", "[-0.1,8]"})

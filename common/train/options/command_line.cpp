@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -86,42 +87,53 @@ void refuse_unknown(const CLI::App& app) {
                           " (--help lists those of ", app.get_name(), ")"));
 }
 
-// --config, --print-config, --dry-run and the step's picture: what is asked for besides options.
-struct Requests {
-  bool print_config = false, is_json = false;
-  std::string config_file;
-  std::set<std::string> names_in_config;
-  std::string dry_run;
-  std::string picture_file;
-  CLI::Option* dry_run_option = nullptr;
-  CLI::Option* picture_option = nullptr;
+// What a --config file says that the line leaves out.
+struct ConfigFile {
+  std::string path;
+  std::set<std::string> names;
 };
 
-void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests) {
-  const auto describe = [](CLI::Option* option, const char* type) {
-    return option->expected(0, 1)->type_name(type)->group("Help")->configurable(false);
+constexpr int kAsStarted = -1;  // ranks of a dry run that does not say how many
+
+// --config, --print-config, --dry-run and the step's picture: what is asked for besides options.
+void declare_requests(CLI::App& app, const Trainer& trainer, CommandLine& line,
+                      ConfigFile& config) {
+  const auto flag = [&](const char* name, bool& member, const char* help) {
+    app.add_flag(name, member, help)->group("Help")->configurable(false);
   };
-  app.add_flag("--print-config", requests.print_config,
-               "show all options with their current values, as a --config file, and exit")
-      ->group("Help")
-      ->configurable(false);
-  requests.dry_run_option = describe(
-      app.add_option(
-          "--dry-run", requests.dry_run,
-          "show parameters, memory and tokens on RANKS ranks (default: as started), and exit"),
-      "[RANKS]");
-  app.add_flag("--json", requests.is_json, "with --dry-run: as JSON, with the step's plans")
-      ->group("Help")
-      ->configurable(false);
+  const auto request = [&](const char* name, const char* type,
+                           const std::function<void(const std::string& value)>& read,
+                           const char* help) {
+    app.add_option_function<std::string>(name, read, help)
+        ->expected(0, 1)
+        ->type_name(type)
+        ->group("Help")
+        ->configurable(false);
+  };
+  flag("--print-config", line.should_exit,
+       "show all options with their current values, as a --config file, and exit");
+  request(
+      "--dry-run", "[RANKS]",
+      [&](const std::string& ranks) {
+        check_usage(ranks.find_first_not_of("0123456789") == std::string::npos &&
+                        ranks.size() < 7 && ranks != "0",
+                    "--dry-run takes a number of ranks, not '", ranks, "'");
+        line.dry_run_ranks = ranks.empty() ? kAsStarted : std::stoi(ranks);
+      },
+      "show parameters, memory and tokens on RANKS ranks (default: as started), and exit");
+  flag("--json", line.is_json, "with --dry-run: as JSON, with the step's plans");
   if (trainer.picture) {
-    requests.picture_option = describe(
-        app.add_option(trainer.picture->option, requests.picture_file, trainer.picture->help),
-        "[FILE.svg]");
+    const auto read = [&line, name = trainer.picture->option](const std::string& file) {
+      check_usage(file.empty() || file.ends_with(".svg"), name, " is '", file,
+                  "', it must be the name of an .svg file, or nothing for text");
+      line.picture_file = file;
+    };
+    request(trainer.picture->option, "[FILE.svg]", read, trainer.picture->help);
   }
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")
       ->check(
           [&](const std::string& path) {
-            requests.names_in_config = read_config_file(app, requests.config_file = path);
+            config.names = read_config_file(app, config.path = path);
             return std::string();
           },
           "")
@@ -129,26 +141,6 @@ void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests)
       ->group("Help");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.get_option("--help")->group("Help");
-}
-
-void answer(const Requests& requests, CommandLine& line) {
-  line.should_exit = requests.print_config;
-  if (requests.picture_option != nullptr && requests.picture_option->count() > 0) {
-    const std::string& file = requests.picture_file;
-    check_usage(file.empty() || file.ends_with(".svg"), requests.picture_option->get_name(),
-                " is '", file, "', it must be the name of an .svg file, or nothing for text");
-    line.picture_file = file;
-  }
-  check_usage(!requests.is_json || requests.dry_run_option->count() > 0,
-              "--json says how to show what --dry-run finds: add --dry-run RANKS");
-  if (requests.dry_run_option->count() > 0) {
-    const std::string& ranks = requests.dry_run;
-    check_usage(ranks.find_first_not_of("0123456789") == std::string::npos && ranks.size() < 7 &&
-                    ranks != "0",
-                "--dry-run takes a number of ranks, not '", ranks, "'");
-    line.is_json = requests.is_json;
-    line.dry_run_ranks = ranks.empty() ? num_ranks_of(line.options) : std::stoi(ranks);
-  }
 }
 
 }  // namespace
@@ -179,8 +171,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   app.allow_extras();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const OptionTable table(app, line.options);
-  Requests requests;
-  declare_requests(app, trainer, requests);
+  ConfigFile config;
+  declare_requests(app, trainer, line, config);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -189,8 +181,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
     return line;
   } catch (const UsageError& error) {  // which begins with the option, perhaps one of the file
     const std::string text = error.what();
-    const bool is_of_file = requests.names_in_config.contains(text.substr(0, text.find(' ')));
-    throw UsageError(is_of_file ? concat(requests.config_file, ": ", text) : text);
+    const bool is_of_file = config.names.contains(text.substr(0, text.find(' ')));
+    throw UsageError(is_of_file ? concat(config.path, ": ", text) : text);
   } catch (const CLI::ArgumentMismatch& error) {
     throw UsageError(explain_missing_value(app, error.what()));
   } catch (const CLI::ParseError& error) {
@@ -202,7 +194,9 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   // Any GPU that this can run on multiplies bf16 many times faster than fp32.
   if (line.options.device.is_cuda() && !line.options.given.contains("precision"))
     line.options.model.precision.params = at::kBFloat16;
-  answer(requests, line);
+  check_usage(!line.is_json || line.dry_run_ranks != 0,
+              "--json says how to show what --dry-run finds: add --dry-run RANKS");
+  if (line.dry_run_ranks == kAsStarted) line.dry_run_ranks = num_ranks_of(line.options);
   return line;
 }
 

@@ -84,30 +84,36 @@ void OptionTable::moved(const char* name, const char* where) {
       ->group("");  // not in --help
 }
 
-void check_ranges(TrainOptions options) {
+namespace {
+
+// Of options that nobody parses.
+struct OwnTable {
+  explicit OwnTable(const TrainOptions& of) : options(of), table(parser, options) {}
+  TrainOptions options;
   CLI::App parser;
-  OptionTable(parser, options).check_ranges();
+  OptionTable table;
+};
+
+}  // namespace
+
+void check_ranges(const TrainOptions& options) {
+  OwnTable(options).table.check_ranges();
 }
 
-std::set<std::string> options_that_change_no_bits(TrainOptions options) {
-  CLI::App parser;
-  const OptionTable table(parser, options);
+std::set<std::string> options_that_change_no_bits(const TrainOptions& options) {
+  const OwnTable own(options);
   std::set<std::string> names;
-  for (const OptionTable::Row& row : table.rows())
+  for (const OptionTable::Row& row : own.table.rows())
     if (row.is_harmless) names.insert(row.name);
   return names;
 }
 
 Json to_json(const TrainOptions& options) {
-  TrainOptions copy = options;
-  CLI::App parser;
-  return OptionTable(parser, copy).values();
+  return OwnTable(options).table.values();
 }
 
 Json model_to_json(const TrainOptions& options) {
-  TrainOptions copy = options;
-  CLI::App parser;
-  return OptionTable(parser, copy).values(kModelHeading);
+  return OwnTable(options).table.values(kModelHeading);
 }
 
 }  // namespace ladder

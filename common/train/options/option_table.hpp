@@ -132,9 +132,9 @@ void declare_common_options(OptionTable& table, TrainOptions& options);
 std::string expected_value(const CLI::Option& option);
 
 // Throws UsageError naming the first option whose value alone is impossible.
-void check_ranges(TrainOptions options);
+void check_ranges(const TrainOptions& options);
 
 // The names, without the dashes, of options that change no bit of a result.
-std::set<std::string> options_that_change_no_bits(TrainOptions options);
+std::set<std::string> options_that_change_no_bits(const TrainOptions& options);
 
 }  // namespace ladder

@@ -6,6 +6,7 @@
 
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/train/options/option_table.hpp"
 
@@ -181,6 +182,10 @@ int num_ranks_of(const TrainOptions& options) {
 
 bool needs_loss_scale(const TrainOptions& options) {
   return options.model.precision.params == at::kHalf;
+}
+
+bool has_own_ledger(const TrainOptions& options) {
+  return memory_ledger_is_installed() && options.transport != Transport::kThreads;
 }
 
 std::int64_t memory_cap_bytes(const TrainOptions& options) {

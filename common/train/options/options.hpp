@@ -91,6 +91,10 @@ bool is_simulated(const TrainOptions& options);  // this process is one of --ran
 // Whether files and console belong to this rank: to rank 0, or to a simulated one.
 bool writes_for_all(const TrainOptions& options, int rank);
 
+// Whether the memory that the ledger counts is this rank's. Ranks that are threads share the ledger,
+// and all else, of their process.
+bool has_own_ledger(const TrainOptions& options);
+
 // --memory-cap-mb in bytes; 0: no cap.
 std::int64_t memory_cap_bytes(const TrainOptions& options);
 

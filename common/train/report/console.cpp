@@ -39,9 +39,11 @@ std::string print(const char* format, Values... values) {
 
 // For files and pipes.
 std::string progress_line(const Progress& p) {
-  std::string line = concat("step ", p.step, "/", p.num_steps, print("   loss %.4f   ", p.loss));
-  for (const auto& [name, value] : p.metrics) line += print("%s %.4g   ", name.c_str(), value);
-  line += print("grad norm %.3f   lr %.2e   %.0f %s/s", p.grad_norm, p.learning_rate,
+  std::string line =
+      concat("step ", p.step, "/", p.num_steps, print("   loss %.4f   ", p.record.loss));
+  for (const auto& [name, value] : p.record.metrics)
+    line += print("%s %.4g   ", name.c_str(), value);
+  line += print("grad norm %.3f   lr %.2e   %.0f %s/s", p.record.grad_norm, p.learning_rate,
                 p.counted_per_second, p.mean_over.c_str());
   return p.seconds_left ? concat(line, "   ", format_duration(*p.seconds_left), " left") : line;
 }
@@ -105,13 +107,14 @@ std::string progress_row(const Progress& p, std::size_t num_columns) {
     fields.push_back(left < 3600 ? print("%lld:%02lld left", left / 60, left % 60)
                                  : print("%lldh%02lld left", left / 3600, left / 60 % 60));
   }
-  fields.push_back(print("loss %.3f", p.loss));
-  fields.push_back(print("norm %.2f", p.grad_norm));
+  fields.push_back(print("loss %.3f", p.record.loss));
+  fields.push_back(print("norm %.2f", p.record.grad_norm));
   fields.push_back(print("lr %.1e", p.learning_rate));
   const std::string unit = p.mean_over.ends_with("tokens") ? "tok" : p.mean_over;
   fields.push_back(print("%.0f %s/s", p.counted_per_second, unit.c_str()));
   fields.push_back(print("%.3g ms", 1e3 * p.step_seconds));
-  for (const auto& [name, value] : p.metrics) fields.push_back(concat(name, print(" %.4g", value)));
+  for (const auto& [name, value] : p.record.metrics)
+    fields.push_back(concat(name, print(" %.4g", value)));
   std::string row = fields[0].substr(0, num_columns - 1);
   for (std::size_t i = 1; i < fields.size() && row.size() + 2 + fields[i].size() < num_columns; ++i)
     row += "  " + fields[i];

@@ -14,14 +14,12 @@ namespace ladder {
 struct Progress {
   std::int64_t step = 0;  // steps taken, of num_steps
   std::int64_t num_steps = 0;
-  double loss = 0;
-  double grad_norm = 0;
+  StepRecord record = {};
   double learning_rate = 0;
   double counted_per_second = 0;
   double step_seconds = 0;
   std::optional<double> seconds_left = {};  // nothing: only the step that warms up is known
   std::string mean_over = {};               // "target tokens"
-  Metrics metrics = {};
 };
 
 class Console {

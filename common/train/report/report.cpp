@@ -23,9 +23,8 @@ void add_peaks(const StateBytes& peaks, Json& json) {
   for (const auto& [name, bytes] : by_category.items()) json[name + "_peak"] = bytes;
 }
 
-// Null for ranks that are threads: they share the ledger, and all else, of their process.
 Json memory_json(const TrainReport& report, const TrainOptions& options) {
-  if (!memory_ledger_is_installed() || options.transport == Transport::kThreads) return nullptr;
+  if (!has_own_ledger(options)) return nullptr;
   const MemoryReading& memory = report.memory;
   // Bytes that stay alive between steps, and that no scope claims.
   const std::int64_t unnamed = memory.live(MemoryCategory::kActivations);
@@ -91,12 +90,6 @@ Json to_json(const Traffic& traffic) {
                            {"messages", traffic[op].messages}};
   }
   return json;
-}
-
-void Speed::add(double denominator, double seconds) {
-  if (++num_steps_ == 2) counted_ = seconds_ = 0;
-  counted_ += denominator;
-  seconds_ += seconds;
 }
 
 Json finite_or_null(double value) {

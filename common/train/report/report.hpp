@@ -58,6 +58,8 @@ struct TrainReport {
   std::vector<double> step_seconds;        // a simulated rank's waiting included
   std::vector<double> simulated_waits_s;  // how much of them is waiting that took no time; or empty
   BatchCounts batch_counts;  // what this rank has run forward and backward, over all steps
+  // What losses are means over, on all ranks. The first step warms up, so it is left out as soon as
+  // there is a second one.
   double counted_per_second = 0;
   double product_flops_per_s = 0;  // of this rank's matrix products; 0: not measured
   std::vector<ValidationLoss> val_losses;
@@ -75,19 +77,6 @@ struct TrainReport {
   double bubble = 0;         // of a simulated rank's pipeline, as theory predicts: idle / computing
   bool was_stopped = false;  // by a signal, before the last step
   std::string sample;        // the text that --sample asked for
-};
-
-// What losses are means over (by default, target tokens), counted per second, over all ranks. The
-// first step warms up, so it is left out as soon as there is a second one.
-class Speed {
- public:
-  void add(double denominator, double seconds);
-  double counted_per_second() const { return seconds_ > 0 ? counted_ / seconds_ : 0; }
-
- private:
-  std::int64_t num_steps_ = 0;
-  double counted_ = 0;
-  double seconds_ = 0;
 };
 
 Json finite_or_null(double value);
