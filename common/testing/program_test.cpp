@@ -19,10 +19,11 @@ TEST(Program, MustEndInTime) {
   ::setenv("LADDER_TIME_SCALE", "2", /*overwrite=*/1);
   for (const char* command :
        {"sh -c 'echo started; exec sleep 60'", "sh -c 'while echo started; do :; done'"}) {
+    SCOPED_TRACE(command);
     Program program(words(command));
     ASSERT_TRUE(program.wait_for_output("started"));
     expect_throws<CheckError>([&] { program.wait(0.1); },
-                              {command, "is still running after 0.2 s", "started\n"});
+                              {"is still running after 0.2 s", "started\n"});
   }
 }
 
