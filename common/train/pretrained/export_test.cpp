@@ -253,6 +253,16 @@ TEST_F(ExportTest, AutoReadsAnExportedModelOfBytesAsBytes) {
   EXPECT_THAT(open_tokenizer({.pretrained = out})->name(), StartsWith("bpe "));
 }
 
+TEST_F(ExportTest, NothingIsOverwritten) {
+  const fs::path checkpoint = save(values_);
+  fs::create_directory(folder_.path("out"));
+  folder_.write("out/mine", "mine");
+  expect_throws<UsageError>([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
+                            {"already exists"});
+  EXPECT_EQ(read_text_file(folder_.path("out/mine")), "mine");
+  EXPECT_THAT(entries(), ElementsAre("out", "run"));
+}
+
 TEST_F(ExportTest, ADamagedCheckpointLeavesNothingBehind) {
   const fs::path weights = save(values_) / "model.safetensors";
   std::string bytes = read_text_file(weights);
