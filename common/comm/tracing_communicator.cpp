@@ -1,55 +1,39 @@
 #include "common/comm/tracing_communicator.hpp"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <fstream>
 #include <limits>
-#include <numeric>
 #include <utility>
 
+#include "common/comm/members.hpp"
 #include "common/comm/traffic_theory.hpp"
+#include "common/comm/work_then.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {
 namespace {
 
-class TracedWork final : public Work {
+class TracedWork final : public WorkThen {
  public:
   TracedWork(WorkPtr inner, TraceLog& log, const TracedOperation& operation)
-      : inner_(std::move(inner)), log_(log), operation_(operation) {}
+      : WorkThen(std::move(inner), [this] { add_to_log(); }), log_(log), operation_(operation) {}
 
-  bool test() override {
-    const bool is_done = inner_->test();
-    if (is_done) end();
-    return is_done;
-  }
   void wait() override {
-    const std::int64_t now_ns = trace_now_ns();
-    log_.note_memory(now_ns);
-    if (!has_ended_) operation_.wait_begin_ns = now_ns;
-    inner_->wait();
-    end();
+    operation_.wait_begin_ns = trace_now_ns();
+    log_.note_memory(operation_.wait_begin_ns);
+    WorkThen::wait();
   }
 
  private:
-  void end() {
-    if (std::exchange(has_ended_, true)) return;
+  void add_to_log() {
     operation_.end_ns = trace_now_ns();
     log_.add(operation_);
   }
 
-  WorkPtr inner_;
   TraceLog& log_;
   TracedOperation operation_;
-  bool has_ended_ = false;
 };
-
-std::vector<int> first_ranks(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
 
 constexpr int kRoundTrips = 16;
 constexpr int kTag = 0;
@@ -83,7 +67,7 @@ ClockReading ask(Communicator& comm, const std::function<std::int64_t()>& now_ns
 TracingCommunicator::TracingCommunicator(std::unique_ptr<Communicator> inner, TraceLog& log)
     : ForwardingCommunicator(std::move(inner)),
       log_(log),
-      members_(first_ranks(size())),
+      members_(world_members(size())),
       name_("world"),
       names_(std::make_shared<GroupNames>()) {}
 
@@ -131,15 +115,9 @@ WorkPtr TracingCommunicator::start(const Operation& operation) {
 std::unique_ptr<Communicator> TracingCommunicator::split(int color, int key) {
   std::unique_ptr<Communicator> part = inner_.split(color, key);
   if (part == nullptr) return nullptr;
-  const std::int64_t own = members_[static_cast<std::size_t>(rank())];
-  const at::Tensor all = at::empty({part->size()}, at::kLong);
-  part->all_gather(at::full({1}, own, at::kLong), all)->wait();
-  std::vector<int> members;
+  std::vector<int> members = members_of(*part, members_[static_cast<std::size_t>(rank())]);
   std::string name = "ranks";
-  for (std::int64_t i = 0; i < all.numel(); ++i) {
-    members.push_back(static_cast<int>(all.const_data_ptr<std::int64_t>()[i]));
-    name += concat(" ", members.back());
-  }
+  for (const int member : members) name += concat(" ", member);
   // These ranks have made the same groups of just them, so they count alike.
   const int number = ++(*names_)[name];
   if (number > 1) name += concat(" #", number);

@@ -86,42 +86,28 @@ int run_tests(World& the_world) {
   return all_reduce_sum(result, the_world.comm()) > 0 ? 1 : 0;
 }
 
-// MPI only tells the others rank 0's port.
-std::unique_ptr<Communicator> group_over_store(Communicator& comm) {
-  const double timeout_s = 60;
-  std::shared_ptr<KeyValueStore> store;
-  if (comm.rank() == 0) {
-    store = std::make_shared<KeyValueStore>("localhost", 0, /*is_server=*/true, timeout_s);
-  }
-  const auto port =
-      static_cast<int>(all_reduce_sum(store != nullptr ? double(store->port()) : 0.0, comm));
-  if (store == nullptr) {
-    store = std::make_shared<KeyValueStore>("localhost", port, /*is_server=*/false, timeout_s);
-  }
-  return store_communicator(std::move(store), "test/", comm.rank(), comm.size(), timeout_s);
-}
-
 // What carries the messages of all tests: the launcher's transport, or one around or beside it.
-using Carry = std::unique_ptr<Communicator> (*)(Communicator& of_launcher);
+using Group = std::unique_ptr<Communicator>;
+using Carry = Group (*)(Group of_launcher);
 const std::map<std::string_view, Carry> kCarriers = {
     {"--staged",
-     [](Communicator& comm) -> std::unique_ptr<Communicator> {
-       return std::make_unique<StagedCommunicator>(comm.split(0, 0),
+     [](Group group) -> Group {
+       return std::make_unique<StagedCommunicator>(std::move(group),
                                                    StagedCommunicator::Staged::kEverything);
      }},
     {"--checked",
-     [](Communicator& comm) -> std::unique_ptr<Communicator> {
-       return std::make_unique<CheckingCommunicator>(comm.split(0, 0), /*timeout_s=*/60);
+     [](Group group) -> Group {
+       return std::make_unique<CheckingCommunicator>(std::move(group), /*timeout_s=*/60);
      }},
     {"--paced",
-     [](Communicator& comm) -> std::unique_ptr<Communicator> {
-       return std::make_unique<PacedCommunicator>(comm.split(0, 0), Link{1, 100});
+     [](Group group) -> Group {
+       return std::make_unique<PacedCommunicator>(std::move(group), Link{1, 100});
      }},
-    {"--self",
-     [](Communicator&) -> std::unique_ptr<Communicator> {
-       return std::make_unique<SelfCommunicator>();
-     }},
-    {"--store", group_over_store}};
+    {"--self", [](Group) -> Group { return std::make_unique<SelfCommunicator>(); }},
+    {"--store", [](Group group) {
+       return store_communicator(shared_store(*group, 60), "test/", group->rank(), group->size(),
+                                 /*timeout_s=*/60);
+     }}};
 
 int run_in_world(Carry carry) {
 #ifdef LADDER_WITH_MPI
@@ -131,7 +117,7 @@ int run_in_world(Carry carry) {
 #endif
   try {
     if (carry == nullptr) return run_tests(the_world);
-    World carried(carry(the_world.comm()), the_world.transport());
+    World carried(carry(the_world.comm().split(0, 0)), the_world.transport());
     const int result = run_tests(carried);
     the_world.comm().barrier();  // rank 0 may serve the others until they have read everything
     return result;

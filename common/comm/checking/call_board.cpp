@@ -6,14 +6,19 @@
 #include <exception>
 #include <iterator>
 #include <limits>
-#include <numeric>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 #include <utility>
 
-#include "common/comm/launcher_environment.hpp"
+#include "common/comm/members.hpp"
+#include "common/core/json.hpp"
 
 namespace ladder {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, sequence, number, what, where, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankCalls, state, current, ranks, newest)
+
 namespace {
 
 constexpr std::size_t kNumKept = 8;          // calls of each rank
@@ -41,26 +46,6 @@ std::string text_of(const CallSite& where) {
   return concat(folder == std::string::npos ? path : path.substr(folder + 1), ":", where.line());
 }
 
-// A call is a line, and its members are separated by tabs.
-std::string to_line(const Call& call) {
-  return concat(call.sequence, "\t", call.number, "\t", call.what, "\t", call.where, "\t",
-                call.step, "\n");
-}
-
-Call read_call(std::istream& lines) {
-  Call call;
-  std::string number, step;
-  std::getline(lines, call.sequence, '\t');
-  std::getline(lines, number, '\t');
-  std::getline(lines, call.what, '\t');
-  std::getline(lines, call.where, '\t');
-  std::getline(lines, step);
-  if (!lines) return {};
-  call.number = std::stoll(number);
-  call.step = std::stoll(step);
-  return call;
-}
-
 std::string count_key(const std::string& sequence, int rank) {
   return concat("count/", sequence, "/", rank);
 }
@@ -81,21 +66,7 @@ CallBoard::CallBoard(Communicator& comm, double timeout_s)
       size_(comm.size()),
       timeout_s_(timeout_s),
       exceptions_at_start_(std::uncaught_exceptions()) {
-  const std::string host = host_name();
-  if (rank_ == 0) {
-    store_ =
-        std::make_unique<KeyValueStore>("localhost", 0, /*is_server=*/true, kStoreTimeoutSeconds);
-  }
-  const int own_port = rank_ == 0 ? store_->port() : 0;
-  const std::vector<std::string> texts = all_gather_text(concat(own_port, " ", host), comm);
-  std::istringstream of_server(texts[0]);
-  int port = 0;
-  std::string server;
-  of_server >> port >> server;
-  if (rank_ > 0) {
-    store_ = std::make_unique<KeyValueStore>(host == server ? "localhost" : server, port,
-                                             /*is_server=*/false, kStoreTimeoutSeconds);
-  }
+  store_ = shared_store(comm, kStoreTimeoutSeconds);
   if (rank_ > 0 && std::isfinite(timeout_s))
     store_->limit_patience(std::max(timeout_s, kPatienceSeconds),
                            "rank 0, which keeps the calls of all ranks (--check-collectives),");
@@ -127,10 +98,8 @@ void CallBoard::leave(bool has_failed) {
 
 // It is a call like any other, so a rank that calls more than the rest parts from them here.
 void CallBoard::announce_end() {
-  std::vector<int> all(static_cast<std::size_t>(size_));
-  std::iota(all.begin(), all.end(), 0);
   try {
-    announce(kAllRanks, all, "the end", "the end", {});
+    announce(kAllRanks, world_members(size_), "the end", "the end", {});
   } catch (const Desynchronized&) {  // the others find the verdict
   }
 }
@@ -206,14 +175,6 @@ std::vector<int> CallBoard::missing(const Call& call, const std::vector<int>& ra
   return missing;
 }
 
-void CallBoard::pass(const Call& call, const std::string& text) {
-  store_->put(concat(call_key("passed", call), "/", rank_), text);
-}
-
-std::string CallBoard::passed_by(const Call& call, int rank) {
-  return read(concat(call_key("passed", call), "/", rank));
-}
-
 std::string CallBoard::announce_failure(const std::string& reason) try {
   keep(State::kFailed);
   const std::vector<RankCalls> all = read_once_all_wait();
@@ -230,11 +191,11 @@ std::string CallBoard::announce_failure(const std::string& reason) try {
 
 // What this rank does, what it waits in, for which ranks' calls, and its newest calls.
 void CallBoard::keep(State state, const Call& current, const std::vector<int>& ranks) {
-  std::string text = concat(static_cast<int>(state), " ", ranks.size());
-  for (const int rank : ranks) text += concat(" ", rank);
-  text += concat("\n", to_line(current));
-  for (const Call& call : newest_) text += to_line(call);
-  store_->put(state_key(rank_), text);
+  const RankCalls own = {.state = state,
+                         .current = current,
+                         .ranks = ranks,
+                         .newest = {newest_.begin(), newest_.end()}};
+  store_->put(state_key(rank_), to_text(SortedJson(own)));
 }
 
 std::string CallBoard::read(const std::string& key) {
@@ -242,18 +203,7 @@ std::string CallBoard::read(const std::string& key) {
 }
 
 RankCalls CallBoard::read_rank(int rank) {
-  std::istringstream lines(read(state_key(rank)));
-  RankCalls calls;
-  int state = 0;
-  std::size_t num_ranks = 0;
-  lines >> state >> num_ranks;
-  calls.ranks.resize(num_ranks);
-  for (int& other : calls.ranks) lines >> other;
-  lines.ignore();
-  calls.state = static_cast<State>(state);
-  calls.current = read_call(lines);
-  for (Call call = read_call(lines); call.number > 0; call = read_call(lines))
-    calls.newest.push_back(call);
+  auto calls = SortedJson::parse(read(state_key(rank))).get<RankCalls>();
   if (calls.state != State::kWaits) return calls;
   calls.waits_for = missing(calls.current, calls.ranks);
   calls.waited_s = read(waited_key(rank));

@@ -64,13 +64,6 @@ class CallBoard {
       throw;
     }
   }
-  // Of those ranks, which have not made the call yet.
-  std::vector<int> missing(const Call& call, const std::vector<int>& ranks);
-
-  // What this rank tells those that make the same call with it.
-  void pass(const Call& call, const std::string& text);
-  std::string passed_by(const Call& call, int rank);
-
   // For a rank that has failed, with the reason: tells the others. Returns who waits for whom and
   // the newest calls, or nothing if no rank waits; without rank 0, only this rank's last call.
   std::string announce_failure(const std::string& reason);
@@ -84,6 +77,8 @@ class CallBoard {
   void announce_end();
   std::string verdict_if_any();
   std::string read(const std::string& key);  // nothing: it is not there
+  // Of those ranks, which have not made the call yet.
+  std::vector<int> missing(const Call& call, const std::vector<int>& ranks);
   RankCalls read_rank(int rank);
   std::vector<RankCalls> read_all();
   std::vector<RankCalls> read_once_all_wait();

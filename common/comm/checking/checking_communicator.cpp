@@ -2,14 +2,13 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "common/comm/argument_checks.hpp"
 #include "common/comm/checking/call_board.hpp"
+#include "common/comm/members.hpp"
+#include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -56,18 +55,15 @@ class CheckedWork final : public Work {
 
 CheckingCommunicator::CheckingCommunicator(std::unique_ptr<Communicator> inner, double timeout_s)
     : ForwardingCommunicator(std::move(inner)),
-      board_(std::make_shared<CallBoard>(inner_, timeout_s)) {
-  group_.ranks.resize(static_cast<std::size_t>(size()));
-  std::iota(group_.ranks.begin(), group_.ranks.end(), 0);
-}
+      board_(std::make_shared<CallBoard>(inner_, timeout_s)),
+      group_{"", world_members(size())} {}
 
 CheckingCommunicator::CheckingCommunicator(std::unique_ptr<Communicator> inner,
                                            std::shared_ptr<CallBoard> board,
-                                           std::shared_ptr<std::int64_t> num_own_barriers,
-                                           Group group)
+                                           std::shared_ptr<Traffic> own_traffic, Group group)
     : ForwardingCommunicator(std::move(inner)),
       board_(std::move(board)),
-      num_own_barriers_(std::move(num_own_barriers)),
+      own_traffic_(std::move(own_traffic)),
       group_(std::move(group)) {}
 
 void CheckingCommunicator::begin_step(std::int64_t step) {
@@ -105,8 +101,7 @@ WorkPtr CheckingCommunicator::start(const Operation& operation) {
 
 Traffic CheckingCommunicator::traffic() const {
   Traffic traffic = inner_.traffic();
-  traffic[CommOp::kBarrier].calls -= *num_own_barriers_;
-  return traffic;
+  return traffic -= *own_traffic_;
 }
 
 // The inner split may wait where it cannot be interrupted. So it is called once all ranks are here.
@@ -114,29 +109,19 @@ Traffic CheckingCommunicator::traffic() const {
 std::unique_ptr<Communicator> CheckingCommunicator::split(int color, int key) {
   const std::string sequence = sequence_of_collectives();
   const Call call = board_->announce(sequence, group_.ranks, "split", "split", {});
-  board_->pass(call, concat(color, " ", key));
   const WorkPtr all_are_here = inner_.start({CommOp::kBarrier});
-  ++*num_own_barriers_;
+  ++(*own_traffic_)[CommOp::kBarrier].calls;
   board_->wait_until(call, group_.ranks, [&] { return all_are_here->test(); });
   all_are_here->wait();
-  std::vector<std::string> passed(group_.ranks.size());
-  board_->wait_until(call, group_.ranks, [&] {
-    for (std::size_t r = 0; r < passed.size(); ++r)
-      passed[r] = board_->passed_by(call, group_.ranks[r]);
-    return std::none_of(passed.begin(), passed.end(),
-                        [](const auto& text) { return text.empty(); });
-  });
   std::unique_ptr<Communicator> part = inner_.split(color, key);
   const std::string prefix = group_.name.empty() ? "" : group_.name + ".";
-  Group group = {concat(prefix, num_splits_++), {}};
+  const std::string name = concat(prefix, num_splits_++);
   if (part == nullptr) return nullptr;
-  std::vector<ColorAndKey> all(passed.size());
-  for (std::size_t r = 0; r < passed.size(); ++r)
-    std::istringstream(passed[r]) >> all[r].color >> all[r].key;
-  for (const int r : ranks_of_color(color, all))
-    group.ranks.push_back(group_.ranks[static_cast<std::size_t>(r)]);
+  Group group = {name, members_of(*part, group_.ranks[static_cast<std::size_t>(rank())])};
+  *own_traffic_ +=
+      all_gather_traffic(part->size(), sizeof(std::int64_t), part->size(), part->rank());
   return std::unique_ptr<Communicator>(
-      new CheckingCommunicator(std::move(part), board_, num_own_barriers_, std::move(group)));
+      new CheckingCommunicator(std::move(part), board_, own_traffic_, std::move(group)));
 }
 
 int check_collectives(World& world, double timeout_s, const std::function<int()>& body) {

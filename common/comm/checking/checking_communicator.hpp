@@ -45,12 +45,12 @@ class CheckingCommunicator final : public ForwardingCommunicator {
     std::vector<int> ranks;
   };
   CheckingCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<CallBoard> board,
-                       std::shared_ptr<std::int64_t> num_own_barriers, Group group);
+                       std::shared_ptr<Traffic> own_traffic, Group group);
   std::string sequence_of_collectives() const;
 
   std::shared_ptr<CallBoard> board_;
-  // Those of split(), which are none of the caller's. Counted where the inner meter is shared.
-  std::shared_ptr<std::int64_t> num_own_barriers_ = std::make_shared<std::int64_t>(0);
+  // That of split(), which is none of the caller's. Shared as the inner meter is.
+  std::shared_ptr<Traffic> own_traffic_ = std::make_shared<Traffic>();
   Group group_;
   int num_splits_ = 0;
 };

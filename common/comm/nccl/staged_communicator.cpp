@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/comm/argument_checks.hpp"
+#include "common/comm/work_then.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -28,36 +29,6 @@ at::Tensor on_host(const at::Tensor& tensor) {
   return host;
 }
 
-// The inner operation on host memory, and what is still to be done when it has ended.
-class StagedWork final : public Work {
- public:
-  StagedWork(WorkPtr inner, at::Tensor result, at::Tensor target)
-      : inner_(std::move(inner)), result_(std::move(result)), target_(std::move(target)) {}
-
-  bool test() override {
-    if (!inner_->test()) return false;
-    copy_result();
-    return true;
-  }
-
-  void wait() override {
-    inner_->wait();
-    copy_result();
-  }
-
- private:
-  void copy_result() {
-    // variable_data() has a version counter of its own.
-    if (target_.defined()) target_.variable_data().copy_(result_, /*non_blocking=*/true);
-    target_.reset();
-    result_.reset();
-  }
-
-  WorkPtr inner_;
-  at::Tensor result_;  // on the host
-  at::Tensor target_;  // undefined if nothing is to be copied back
-};
-
 }  // namespace
 
 WorkPtr StagedCommunicator::start(const Operation& operation) {
@@ -78,11 +49,14 @@ WorkPtr StagedCommunicator::start(const Operation& operation) {
   }
   if (kind == CommOp::kAllGather) copy_to_host(shard, staged.shard);
   WorkPtr work = inner_.start(staged);
-  if (kind == CommOp::kReduceScatter)
-    return std::make_unique<StagedWork>(std::move(work), staged.shard, shard);
-  const bool is_written = kind != CommOp::kSend && !is_root;
-  return std::make_unique<StagedWork>(std::move(work), staged.tensor,
-                                      is_written ? tensor : at::Tensor());
+  if (kind == CommOp::kSend || is_root) return work;
+  const bool is_scattered = kind == CommOp::kReduceScatter;
+  return std::make_unique<WorkThen>(std::move(work),
+                                    [result = is_scattered ? staged.shard : staged.tensor,
+                                     target = is_scattered ? shard : tensor] {
+                                      // variable_data() has a version counter of its own.
+                                      target.variable_data().copy_(result, /*non_blocking=*/true);
+                                    });
 }
 
 std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {

@@ -7,8 +7,11 @@
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <sstream>
 #include <utility>
 
+#include "common/comm/communicator.hpp"
+#include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -128,6 +131,21 @@ std::int64_t KeyValueStore::add(const std::string& key, std::int64_t amount) {
 
 std::int64_t KeyValueStore::num_keys() {
   return client_->ask([](auto& store) { return store.getNumKeys(); });
+}
+
+std::unique_ptr<KeyValueStore> shared_store(Communicator& comm, double timeout_s) {
+  std::unique_ptr<KeyValueStore> own;
+  if (comm.rank() == 0)
+    own = std::make_unique<KeyValueStore>("localhost", 0, /*is_server=*/true, timeout_s);
+  const std::string host = host_name();
+  std::istringstream of_server(
+      all_gather_text(concat(own != nullptr ? own->port() : 0, " ", host), comm)[0]);
+  int port = 0;
+  std::string server;
+  of_server >> port >> server;
+  if (own != nullptr) return own;
+  return std::make_unique<KeyValueStore>(host == server ? "localhost" : server, port,
+                                         /*is_server=*/false, timeout_s);
 }
 
 }  // namespace ladder

@@ -10,6 +10,8 @@
 
 namespace ladder {
 
+class Communicator;
+
 class KeyValueStore {
  public:
   // The server accepts no longer value.
@@ -37,5 +39,8 @@ class KeyValueStore {
   struct Client;
   std::unique_ptr<Client> client_;
 };
+
+// A store that rank 0 of this group serves, which tells the others where. Collective, blocking.
+std::unique_ptr<KeyValueStore> shared_store(Communicator& comm, double timeout_s);
 
 }  // namespace ladder

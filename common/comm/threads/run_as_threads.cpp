@@ -10,12 +10,12 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/comm/members.hpp"
 #include "common/comm/messages/keyed_messages.hpp"
 #include "common/comm/messages/message_communicator.hpp"
 #include "common/core/check.hpp"
@@ -169,8 +169,7 @@ std::unique_ptr<Communicator> ThreadRanks::communicator(int rank) {
   group->size = size();
   group->meter = std::make_shared<Traffic>();
   group->ranks = this;
-  group->members.resize(ranks_.size());
-  std::iota(group->members.begin(), group->members.end(), 0);
+  group->members = world_members(size());
   return std::make_unique<MessageCommunicator>(std::move(group));
 }
 
