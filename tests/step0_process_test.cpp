@@ -179,7 +179,9 @@ TEST_F(Step0Process, AConsoleThatTakesNothingCostsNoStep) {
     SCOPED_TRACE(sink);
     const std::string line =
         concat(training("--steps 30 --out run "), sink, "; echo ends with ${PIPESTATUS[0]}");
-    EXPECT_THAT(run_program({"bash", "-c", line}, folder_.path()).output, HasSubstr("ends with 0"));
+    Program shell({"bash", "-c", line}, folder_.path());
+    shell.wait();
+    EXPECT_THAT(shell.output(), HasSubstr("ends with 0"));
     EXPECT_EQ(report_of()["losses"].size(), 30u);
     EXPECT_EQ(num_logged(), 30);
     fs::remove_all(folder_.path("run"));

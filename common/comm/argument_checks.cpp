@@ -1,23 +1,14 @@
 #include "common/comm/argument_checks.hpp"
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
 
 namespace ladder {
 namespace {
 
-bool can_be_summed(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kHalf:
-    case at::kBFloat16:
-    case at::kFloat:
-    case at::kDouble:
-    case at::kInt:
-    case at::kLong:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr at::ScalarType kSummable[] = {at::kHalf,   at::kBFloat16, at::kFloat,
+                                        at::kDouble, at::kInt,      at::kLong};
 
 // These return what is wrong, or nothing.
 
@@ -60,7 +51,8 @@ std::string what_is_wrong(const Operation& operation, int rank, int size, Reach 
                           std::int64_t num_tags) {
   if (operation.is_barrier()) return {};
   std::string wrong = wrong_place(operation.tensor, reach);
-  if (wrong.empty() && operation.is_sum() && !can_be_summed(operation.tensor.scalar_type())) {
+  if (wrong.empty() && operation.is_sum() &&
+      std::ranges::count(kSummable, operation.tensor.scalar_type()) == 0) {
     return concat("cannot sum ", operation.tensor.scalar_type(),
                   "; reductions take float16, bfloat16, float32, float64, int32, int64");
   }

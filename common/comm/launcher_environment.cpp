@@ -112,9 +112,4 @@ MeetingPoint torchrun_meeting_point() {
           .num_restarts = std::getenv(restarts) == nullptr ? 0 : number_in(restarts)};
 }
 
-int torchrun_local_ranks() {
-  check(launcher() == Launcher::kTorchrun, "torchrun did not start this process");
-  return number_in("LOCAL_WORLD_SIZE");
-}
-
 }  // namespace ladder

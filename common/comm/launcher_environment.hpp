@@ -29,6 +29,5 @@ struct MeetingPoint {
   int num_restarts = 0;    // of all ranks, after one of them had failed
 };
 MeetingPoint torchrun_meeting_point();
-int torchrun_local_ranks();  // on this machine. Throws the same
 
 }  // namespace ladder

@@ -1,27 +1,18 @@
 #include "common/comm/traffic.hpp"
 
+#include <iterator>
+
 #include "common/core/check.hpp"
 
 namespace ladder {
 
 const char* to_string(CommOp op) {
-  switch (op) {
-    case CommOp::kAllReduce:
-      return "all_reduce";
-    case CommOp::kReduceScatter:
-      return "reduce_scatter";
-    case CommOp::kAllGather:
-      return "all_gather";
-    case CommOp::kBroadcast:
-      return "broadcast";
-    case CommOp::kSend:
-      return "send";
-    case CommOp::kRecv:
-      return "recv";
-    case CommOp::kBarrier:
-      return "barrier";
-  }
-  throw CheckError(concat("no such operation: ", static_cast<int>(op)));
+  static constexpr const char* kNames[] = {
+      "all_reduce", "reduce_scatter", "all_gather", "broadcast", "send", "recv", "barrier"};
+  static_assert(std::size(kNames) == kNumCommOps);
+  const auto index = static_cast<std::size_t>(op);
+  check(index < std::size(kNames), "no such operation: ", index);
+  return kNames[index];
 }
 
 std::int64_t Traffic::bytes_sent() const {
@@ -40,12 +31,8 @@ Traffic& Traffic::operator+=(const Traffic& other) {
 }
 
 Traffic& Traffic::operator-=(const Traffic& earlier) {
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    ops[i].calls -= earlier.ops[i].calls;
-    ops[i].bytes_sent -= earlier.ops[i].bytes_sent;
-    ops[i].messages -= earlier.ops[i].messages;
-  }
-  return *this;
+  Traffic negative = earlier;
+  return *this += negative *= -1;
 }
 
 Traffic& Traffic::operator*=(std::int64_t times) {

@@ -119,7 +119,7 @@ struct World::Process {
   void join_store() {
     store.emplace();
     local_rank = launched_local_rank();
-    num_local_ranks = torchrun_local_ranks();
+    num_local_ranks = launched_local_ranks();
     comm = store->communicator();
   }
 

@@ -9,9 +9,11 @@
 // Threads: any thread may call any function.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 #include <vector>
 
@@ -25,10 +27,33 @@ class KeptBlocks {
   explicit KeptBlocks(void (*free)(void* block)) : free_(free) {}
 
   // One of this size that is no longer kept, the one freed last; null if there is none.
-  void* take(std::size_t bytes);
-  void keep(void* block, std::size_t bytes);
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(blocks_.rbegin(), blocks_.rend(),
+                                    [=](const Block& block) { return block.bytes == bytes; });
+    if (found == blocks_.rend()) return nullptr;
+    void* const data = found->data;
+    blocks_.erase(std::next(found).base());
+    bytes_ -= static_cast<std::int64_t>(bytes);
+    return data;
+  }
+
+  void keep(void* block, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    blocks_.push_back({block, bytes});
+    bytes_ += static_cast<std::int64_t>(bytes);
+  }
+
   // Frees those that have been kept longest until no more bytes are kept than these.
-  void shrink(std::int64_t most_bytes);
+  void shrink(std::int64_t most_bytes) {
+    const std::lock_guard lock(mutex_);
+    auto end = blocks_.begin();
+    for (; end != blocks_.end() && bytes() > most_bytes; ++end) {
+      free_(end->data);
+      bytes_ -= static_cast<std::int64_t>(end->bytes);
+    }
+    blocks_.erase(blocks_.begin(), end);
+  }
 
   std::int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 

@@ -115,10 +115,4 @@ int Program::wait(double seconds) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-ProgramResult run_program(const std::vector<std::string>& command, const std::string& folder) {
-  Program program(command, folder);
-  const int exit_code = program.wait();
-  return {exit_code, program.output()};
-}
-
 }  // namespace ladder

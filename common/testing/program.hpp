@@ -49,11 +49,4 @@ class Program {
   std::string output_;
 };
 
-// The result of a program that has run to its end.
-struct ProgramResult {
-  int exit_code = 0;
-  std::string output;
-};
-ProgramResult run_program(const std::vector<std::string>& command, const std::string& folder = ".");
-
 }  // namespace ladder

@@ -57,14 +57,13 @@ void RecordingCommunicator::finish() {
 }
 
 WorkPtr RecordingCommunicator::start(const Operation& operation) {
-  const CommOp kind = operation.kind;
-  if (operation.is_barrier() || operation.is_message() || only_.value_or(kind) != kind)
+  if (operation.is_barrier() || operation.is_message())
     return LockstepCommunicator::start(operation);
   const at::Tensor& tensor = operation.tensor;
-  StartedOperation started = {tensor.storage().unsafeGetStorageImpl(), tensor.const_data_ptr(),
-                              tensor.numel(), keeps_contents_ ? tensor.clone() : at::Tensor()};
+  const StartedOperation started = {tensor.storage().unsafeGetStorageImpl(),
+                                    tensor.const_data_ptr(), tensor.numel()};
   WorkPtr work = LockstepCommunicator::start(operation);
-  recording_->started.push_back(std::move(started));
+  recording_->started.push_back(started);
   return std::make_unique<RecordedWork>(std::move(work), *this);
 }
 

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "common/testing/lockstep_communicator.hpp"
@@ -38,7 +37,6 @@ struct StartedOperation {
   const c10::StorageImpl* storage = nullptr;
   const void* data = nullptr;
   std::int64_t numel = 0;
-  at::Tensor contents = {};  // a copy from the start, if kept
 };
 
 struct Recording : WorkCounts {
@@ -53,8 +51,6 @@ class RecordingCommunicator : public LockstepCommunicator {
   void forget() { *recording_ = {}; }
   // From here on.
   void set_network(Network network) { network_ = network; }
-  void keep_contents() { keeps_contents_ = true; }
-  void record_only(CommOp op) { only_ = op; }  // other collectives are passed on, not recorded
   void finish();
 
   WorkPtr start(const Operation& operation) override;
@@ -64,8 +60,6 @@ class RecordingCommunicator : public LockstepCommunicator {
   using Works = std::vector<std::shared_ptr<Work>>;
 
   Network network_ = Network::kAsItIs;
-  bool keeps_contents_ = false;
-  std::optional<CommOp> only_;
   // A Work may outlive its communicator: it shares these.
   std::shared_ptr<Recording> recording_ = std::make_shared<Recording>();
   std::shared_ptr<Works> on_their_way_ = std::make_shared<Works>();
