@@ -8,7 +8,7 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {

@@ -15,7 +15,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/expect_throws.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {

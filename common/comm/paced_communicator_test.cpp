@@ -5,8 +5,8 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,14 +23,11 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/expect_throws.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 TEST(ParseLink, ReadsLatencyAndBandwidth) {
   EXPECT_EQ(parse_link("50:1"), (Link{.latency_us = 50, .gbit_per_s = 1}));
@@ -41,86 +38,85 @@ TEST(ParseLink, ReadsLatencyAndBandwidth) {
 }
 
 TEST(ParseLink, NamesTheOptionTheFormAndTheValue) {
-  const auto refuses = [](const std::string& text, const std::string& reason) {
-    EXPECT_THAT(
-        [&] { parse_link(text); },
-        ThrowsMessage<UsageError>(AllOf(HasSubstr(concat("--link is '", text, "': ", reason)),
-                                        HasSubstr("LATENCY_US:GBPS, for example 50:1"))))
-        << text;
-  };
-  for (const std::string text : {"", "50", "fast", "50;1"}) refuses(text, "the colon is missing");
-  for (const std::string text : {":", "50:", ":1", "a:1", "50:b", "50:1:1", "50: 1", "50:1Gbit",
-                                 "0x10:1", "1e999:1", "5 0:1"}) {
-    refuses(text, "it is not two numbers");
+  const std::vector<std::pair<std::string, std::vector<std::string>>> refused = {
+      {"the colon is missing", {"", "50", "fast", "50;1"}},
+      {"it is not two numbers",
+       {":", "50:", ":1", "a:1", "50:b", "50:1:1", "50: 1", "50:1Gbit", "0x10:1", "1e999:1",
+        "5 0:1"}},
+      {"the latency is -50 us, it must be between 0 and", {"-50:1"}},
+      {"the latency is", {"inf:1", "nan:1", "1e9:1"}},
+      {"the bandwidth is 0 Gbit/s, it must be at least", {"50:0"}},
+      {"the bandwidth is", {"50:-1", "50:inf", "50:nan", "50:1e-9"}}};
+  for (const auto& [reason, texts] : refused) {
+    for (const std::string& text : texts) {
+      expect_throws<UsageError>(
+          [&] { parse_link(text); },
+          {concat("--link is '", text, "': ", reason), "LATENCY_US:GBPS, for example 50:1"});
+    }
   }
-  refuses("-50:1", "the latency is -50 us, it must be between 0 and");
-  for (const std::string text : {"inf:1", "nan:1", "1e9:1"}) refuses(text, "the latency is");
-  refuses("50:0", "the bandwidth is 0 Gbit/s, it must be at least");
-  for (const std::string text : {"50:-1", "50:inf", "50:nan", "50:1e-9"}) {
-    refuses(text, "the bandwidth is");
-  }
+}
+
+TEST(LinkSeconds, AreALatencyPerMessageAndTheBytesAtItsBandwidth) {
+  const OpTraffic sent = {.calls = 1, .bytes_sent = 1000, .messages = 3};
+  EXPECT_DOUBLE_EQ(link_seconds({.latency_us = 10, .gbit_per_s = 2}, sent), 34e-6);
+  EXPECT_EQ(link_seconds({}, sent), 0);
 }
 
 // The links below are much slower than any machine, so a busy one does not matter. Operations that
 // should be fast get this much extra time.
 constexpr double kGraceSeconds = 1;
+constexpr Link kFast = {.latency_us = 1, .gbit_per_s = 100};
+constexpr Link kSlow = {.latency_us = 10e3, .gbit_per_s = 0.004};  // 10 ms and 0.5 MB/s
 
-class Paced : public RingTest {
+// A link that needs this long for so many messages.
+constexpr Link link_that_takes(double seconds, int num_messages) {
+  return {.latency_us = seconds * 1e6 / std::max(1, num_messages), .gbit_per_s = 1000};
+}
+
+class Paced : public RankTest {
  protected:
   std::unique_ptr<Communicator> paced_group(Link link) const {
     auto group = std::make_unique<PacedCommunicator>(comm_.split(0, 0), link);
     comm_.barrier();
     return group;
   }
-  // A link that needs this long for the messages of an all_reduce.
-  Link all_reduce_in(double seconds) const {
-    return {.latency_us = seconds * 1e6 / std::max(1, 2 * (size_ - 1)), .gbit_per_s = 1000};
-  }
-  // The seconds that the link needs to send this rank's messages.
-  static double seconds_on(Link link, const Traffic& sent) {
-    std::int64_t num_messages = 0;
-    for (const OpTraffic& op : sent.ops) num_messages += op.messages;
-    return static_cast<double>(num_messages) * link.latency_us / 1e6 +
-           static_cast<double>(sent.bytes_sent()) * 8 / (link.gbit_per_s * 1e9);
-  }
-};
 
-constexpr Link kFast = {.latency_us = 1, .gbit_per_s = 100};
-constexpr Link kSlow = {.latency_us = 10e3, .gbit_per_s = 0.004};  // 10 ms and 0.5 MB/s
+  const int num_all_reduce_messages_ = 2 * (size_ - 1);
+};
 
 TEST_ON_RANKS(Paced, EveryOperationTakesTheTimeOfItsLink) {
   const auto paced = paced_group(kSlow);
   // `sent` by the rank whose link decides. It may start before this rank has left the barrier.
-  const auto expect_time = [&](const Traffic& sent, const std::function<WorkPtr()>& start) {
+  const auto expect_time = [&](const OpTraffic& sent, const std::function<WorkPtr()>& start) {
     const Timer timer;
     comm_.barrier();
     const WorkPtr work = start();
     EXPECT_LT(timer.seconds(), kGraceSeconds) << "starting does not wait";
     work->wait();
-    const double needed = seconds_on(kSlow, sent);
+    const double needed = link_seconds(kSlow, sent);
     EXPECT_GE(timer.seconds(), needed);
     EXPECT_LT(timer.seconds(), needed + kGraceSeconds);
     EXPECT_TRUE(work->test());
   };
-  const std::int64_t numel = 2000 * size_;  // 8 kB, 16 ms, on each rank
-  const at::Tensor full = at::ones({numel});
+  const at::Tensor full = at::ones({2000 * size_});  // 8 kB, 16 ms, on each rank
   const at::Tensor shard = at::ones({2000});
-  expect_time(all_reduce_traffic(numel, 4, size_, rank_), [&] { return paced->all_reduce(full); });
-  expect_time(reduce_scatter_traffic(numel, 4, size_, rank_),
-              [&] { return paced->reduce_scatter(full, shard); });
-  expect_time(all_gather_traffic(numel, 4, size_, rank_),
-              [&] { return paced->all_gather(shard, full); });
-  expect_time(broadcast_traffic(numel, 4, size_, /*rank=*/size_ - 1, /*root=*/size_ - 1),
-              [&] { return paced->broadcast(full, size_ - 1); });
+  for (const Operation& operation : {Operation{CommOp::kAllReduce, full},
+                                     {CommOp::kReduceScatter, full, shard},
+                                     {CommOp::kAllGather, full, shard},
+                                     {CommOp::kBroadcast, full, {}, /*root=*/size_ - 1}}) {
+    expect_time(traffic_of(operation, size_, /*rank=*/size_ - 1)[operation.kind],
+                [&] { return paced->start(operation); });
+  }
   if (size_ == 1) return;  // no rank to send to
+  const OpTraffic sent = send_traffic(full.numel(), 4)[CommOp::kSend];
   WorkPtr other;
-  expect_time(send_traffic(numel, 4), [&] {
+  expect_time(sent, [&] {
     other = paced->recv(full, previous_, 0);
-    return paced->send(at::ones({numel}), next_, 0);
+    return paced->send(at::ones_like(full), next_, 0);
   });
   other->wait();
-  expect_time(send_traffic(numel, 4), [&] {
-    other = paced->send(at::ones({numel}), next_, 0);
+  expect_time(sent, [&] {
+    other = paced->send(at::ones_like(full), next_, 0);
     return paced->recv(full, previous_, 0);
   });
   other->wait();
@@ -131,7 +127,8 @@ TEST_ON_RANKS(Paced, EveryOperationTakesTheTimeOfItsLink) {
 TEST_ON_RANKS(Paced, OperationsQueueOnTheLinkOfTheirRank) {
   const auto paced = paced_group(kSlow);
   const auto part = paced->split(0, 0);
-  const double needed = seconds_on(kSlow, all_reduce_traffic(8000, 4, size_, rank_));
+  const double needed =
+      link_seconds(kSlow, all_reduce_traffic(8000, 4, size_, rank_)[CommOp::kAllReduce]);
   comm_.barrier();
   const Timer timer;
   const at::Tensor tensors = at::ones({3, 8000});
@@ -165,7 +162,7 @@ TEST_ON_RANKS(Paced, WhatIsRefusedNeverHasTheLink) {
 
 // A rank computes until test() reports that the operation is done; wait() then has nothing to do.
 TEST_ON_RANKS(Paced, ComputationHidesTheLink) {
-  const auto paced = paced_group(all_reduce_in(0.3));
+  const auto paced = paced_group(link_that_takes(0.3, num_all_reduce_messages_));
   const at::Tensor tensor = values_of(rank_, 5000, at::kFloat);
   const Timer timer;
   const WorkPtr work = paced->all_reduce(tensor);
@@ -190,19 +187,18 @@ TEST_ON_RANKS(Paced, ComputationHidesTheLink) {
 // its fold of a later one.
 TEST_ON_RANKS(Paced, AWaitingRankMovesOtherOperationsOn) {
   if (size_ == 1) return;
-  const auto paced = paced_group(rank_ == 0 ? all_reduce_in(1.0) : kFast);
+  const auto paced =
+      paced_group(rank_ == 0 ? link_that_takes(1.0, num_all_reduce_messages_) : kFast);
   const at::Tensor late = values_of(rank_, 3000, at::kFloat);
   const Timer timer;
   const WorkPtr slow = paced->all_reduce(at::ones({size_}));
-  WorkPtr fast;
+  if (rank_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const WorkPtr fast = comm_.all_reduce(late);
   if (rank_ == 0) {
-    fast = comm_.all_reduce(late);
     slow->wait();
     EXPECT_GE(timer.seconds(), 1.0);
     fast->wait();
   } else {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    fast = comm_.all_reduce(late);
     fast->wait();
     EXPECT_LT(timer.seconds(), 0.9) << "waited for rank 0's sleep";
     slow->wait();
@@ -221,13 +217,11 @@ TEST_ON_RANKS(Paced, LinksThatAreNoneAreRefused) {
 constexpr double kSlowSeconds = 0.5;  // on a slow link
 constexpr double kSoon = 0.45;        // without one, even on a busy machine
 
-class PacedArrival : public RingTest {
+class PacedArrival : public Paced {
  protected:
   // The link of `slow_rank`, and of no other rank, needs kSlowSeconds for this many messages.
   std::unique_ptr<Communicator> group_with_slow(int slow_rank, int num_messages) const {
-    const Link slow = {.latency_us = kSlowSeconds * 1e6 / num_messages, .gbit_per_s = 1000};
-    return std::make_unique<PacedCommunicator>(comm_.split(0, 0),
-                                               rank_ == slow_rank ? slow : kFast);
+    return paced_group(rank_ == slow_rank ? link_that_takes(kSlowSeconds, num_messages) : kFast);
   }
   // The seconds from before any rank has started until all of this is done on this rank.
   double seconds_of(const std::function<void()>& act) const {

@@ -13,7 +13,7 @@
 
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-class Tracing : public RingTest {
+class Tracing : public RankTest {
  protected:
   std::vector<std::string> kinds() const {
     std::vector<std::string> kinds;

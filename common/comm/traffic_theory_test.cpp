@@ -7,7 +7,7 @@
 
 #include <set>
 
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -25,7 +25,7 @@ TEST(TrafficTheory, LongMessagesCountAsSeveral) {
   EXPECT_EQ(send_traffic(gib + 1, 1), expected);
 }
 
-class TrafficOfCalls : public RingTest {
+class TrafficOfCalls : public RankTest {
  protected:
   std::set<std::int64_t> hostile_numels() const {
     return {0, 1, 2, 3, size_ - 1, size_, size_ + 1, 2 * size_ - 1, 1000, 1000003};

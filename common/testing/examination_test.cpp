@@ -18,16 +18,13 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class ExaminationTest : public ::testing::Test {
+class ExaminationTest : public ::testing::Test, protected RankTest {
  protected:
   // "rank 1: what", or just "what" on a single rank.
   std::string of_rank(int rank, const std::string& what) const {
     return size_ > 1 ? concat("rank ", rank, ": ", what) : what;
   }
 
-  Communicator& comm_ = test_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
   const int last_ = size_ - 1;
   Examination examination_{comm_};
 };

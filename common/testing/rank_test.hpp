@@ -42,7 +42,17 @@ class RankTest {
   Communicator& comm_ = test_world().comm();
   const int rank_ = comm_.rank();
   const int size_ = comm_.size();
+  const int next_ = (rank_ + 1) % size_, previous_ = (rank_ + size_ - 1) % size_;  // in a ring
 };
+
+// What this rank sends while it acts.
+template <class Act>
+Traffic sent_in(Communicator& comm, const Act& act) {
+  const Traffic before = comm.traffic();
+  act();
+  Traffic sent = comm.traffic();
+  return sent -= before;
+}
 
 // Runs `body` as a rank: here, or on each of the threads.
 void on_every_rank(const std::function<void()>& body);

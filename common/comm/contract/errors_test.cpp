@@ -2,7 +2,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,15 +9,11 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using ::testing::ThrowsMessage;
 
 // What every transport refuses when it starts, and a part of what it says.
 struct RefusedOperation {
@@ -53,8 +48,7 @@ class Errors : public RankTest {
  protected:
   template <class Call>
   void expect_error(Call call, const std::string& op, const std::string& part) const {
-    const std::string start = concat("rank ", rank_, " of ", size_, ": ", op, ": ");
-    EXPECT_THAT(call, ThrowsMessage<CheckError>(AllOf(StartsWith(start), HasSubstr(part))));
+    expect_throws<CheckError>(call, {concat("rank ", rank_, " of ", size_, ": ", op, ": "), part});
   }
 };
 

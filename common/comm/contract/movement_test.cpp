@@ -5,17 +5,16 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <thread>
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
 
-class Movement : public RingTest {};
+class Movement : public RankTest {};
 
 const std::vector<at::ScalarType> kAnyDtype = {at::kByte, at::kBool,  at::kShort,        at::kHalf,
                                                at::kLong, at::kFloat, at::kComplexDouble};
@@ -106,26 +105,6 @@ TEST_ON_RANKS(Movement, SynchronousSendsAreDoneWhenTheyAreReceived) {
       sent->wait();
       EXPECT_TRUE(bits_equal(received, at::full({numel}, float(previous_))));
     }
-  }
-}
-
-TEST_ON_RANKS(Movement, CollectivesWorkWithSynchronousSends) {
-  World world = synchronous_world();
-  for (const std::int64_t numel : {0, 1, 3, 5000}) {
-    const at::Tensor full = values_of(rank_, numel * size_, at::kFloat);
-    const at::Tensor shard = at::zeros({numel});
-    const WorkPtr scattered = world.comm().reduce_scatter(full, shard);
-    const at::Tensor sum = values_of(rank_, numel, at::kFloat);
-    const WorkPtr reduced = world.comm().all_reduce(sum);
-    const at::Tensor from_last = at::full({numel}, rank_, at::kInt);
-    const WorkPtr broadcast = world.comm().broadcast(from_last, size_ - 1);
-    broadcast->wait();
-    reduced->wait();
-    scattered->wait();
-    EXPECT_TRUE(bits_equal(sum, fold_of_all(size_, numel, at::kFloat)));
-    EXPECT_TRUE(bits_equal(from_last, at::full({numel}, size_ - 1, at::kInt)));
-    world.comm().all_gather(shard, full)->wait();
-    EXPECT_TRUE(bits_equal(full, fold_of_all(size_, numel * size_, at::kFloat)));
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/core/seed.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/started.hpp"
 
 namespace ladder {
@@ -61,7 +61,7 @@ TEST_ON_RANKS(Progress, LateRanksAreWaitedFor) {
 
 // Operations of all kinds, on several groups at once, that every rank starts in the same order, and
 // tests and waits for in an order of its own.
-class Disorder : public RingTest {
+class Disorder : public RankTest {
  protected:
   int any(Random& random, int bound) const {
     return static_cast<int>(random.below(static_cast<std::uint64_t>(bound)));
@@ -100,17 +100,18 @@ class Disorder : public RingTest {
   }
 
   // From each rank to the next one, in a ring.
-  void start_messages(Random& random, std::uint64_t seed, std::vector<Started>& all) const {
+  void start_messages(Communicator& comm, Random& random, std::uint64_t seed,
+                      std::vector<Started>& all) const {
     if (size_ == 1) return;
     const int tag = any(random, 2);
     const std::int64_t numel = any(random, 3000);
     const at::Tensor sent = values_of(rank_, numel, at::kFloat, seed);
     const at::Tensor received = at::zeros({numel});
     const auto send = [&] {
-      all.push_back({"send", comm_.send(sent, next_, tag), sent, sent.clone()});
+      all.push_back({"send", comm.send(sent, next_, tag), sent, sent.clone()});
     };
     if (rank_ % 2 == 0) send();
-    all.push_back({"recv", comm_.recv(received, previous_, tag), received,
+    all.push_back({"recv", comm.recv(received, previous_, tag), received,
                    values_of(previous_, numel, at::kFloat, seed)});
     if (rank_ % 2 == 1) send();
   }
@@ -121,18 +122,21 @@ class Disorder : public RingTest {
   }
 };
 
+// In every other round, a send is done only when it is received.
 TEST_ON_RANKS(Disorder, ChangesNoBit) {
-  const auto part = comm_.split(rank_ % 2, rank_);
-  const auto reversed = comm_.split(0, -rank_);
-  Communicator* const groups[] = {&comm_, part.get(), reversed.get()};
+  World synchronous = synchronous_world();
   for (std::uint64_t round = 1; round <= 12; ++round) {
+    Communicator& all_ranks = round % 2 == 0 ? synchronous.comm() : comm_;
+    const auto part = all_ranks.split(rank_ % 2, rank_);
+    const auto reversed = all_ranks.split(0, -rank_);
+    Communicator* const groups[] = {&all_ranks, part.get(), reversed.get()};
     Random common(derive_seed(round, "the same operations on all ranks"));
     Random own(derive_seed(round * 100 + static_cast<std::uint64_t>(rank_), "an order of its own"));
     std::vector<Started> all;
     for (std::uint64_t i = 1; i <= 25; ++i) {
       const std::uint64_t seed = 100 * round + i;
       if (common.below(3) == 0) {
-        start_messages(common, seed, all);
+        start_messages(all_ranks, common, seed, all);
       } else {
         all.push_back(start_collective(*groups[common.below(3)], common, seed));
       }

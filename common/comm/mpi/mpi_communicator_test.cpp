@@ -14,13 +14,13 @@
 #include "common/comm/paced_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/started.hpp"
 
 namespace ladder {
 namespace {
 
-class MpiTransport : public ::testing::Test, protected RingTest {};
+class MpiTransport : public ::testing::Test, protected RankTest {};
 
 TEST_F(MpiTransport, WorldKnowsItsLauncher) {
   EXPECT_EQ(test_world().transport(), Transport::kMpi);

@@ -12,7 +12,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/expect_throws.hpp"
-#include "common/testing/ring_test.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -28,7 +28,7 @@ struct Way {
   bool is_ordered = true;
 };
 
-class GpuCommunicator : public RingTest {
+class GpuCommunicator : public RankTest {
  protected:
   GpuCommunicator() {
     const Transport staged = size_ == 1 ? Transport::kAuto : Transport::kMpi;

@@ -5,40 +5,32 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/store/key_value_store.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/expect_throws.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using ::testing::ThrowsMessage;
 
 class StoreTransport : public ::testing::Test {
  protected:
   // Runs `body` on so many ranks.
   void on_ranks(int size, const std::function<void(Communicator&)>& body, double timeout_s = 60) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size; ++rank) {
-      threads.emplace_back(
-          [&, rank] { body(*store_communicator(connect(), "test/", rank, size, timeout_s)); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    run_as_threads(size, [&](Communicator& thread) {
+      body(*store_communicator(connect(), "test/", thread.rank(), size, timeout_s));
+    });
   }
   std::shared_ptr<KeyValueStore> connect() {
     return std::make_shared<KeyValueStore>("localhost", server_->port(), /*is_server=*/false, 60);
@@ -75,11 +67,8 @@ TEST_F(StoreTransport, LongMessagesTravelInPackets) {
       const std::int64_t bytes = KeyValueStore::kMaxValueBytes + more;
       const at::Tensor sent = values_of(0, bytes, at::kInt).to(at::kByte);
       const at::Tensor tensor = comm.rank() == 0 ? sent.clone() : at::zeros({bytes}, at::kByte);
-      const Traffic before = comm.traffic();
-      comm.broadcast(tensor, 0)->wait();
+      const Traffic counted = sent_in(comm, [&] { comm.broadcast(tensor, 0)->wait(); });
       EXPECT_TRUE(bits_equal(tensor, sent));
-      Traffic counted = comm.traffic();
-      counted -= before;
       EXPECT_EQ(counted[CommOp::kBroadcast].messages, comm.rank() == 0 ? 1 : 0);
     }
   });
@@ -91,12 +80,9 @@ TEST_F(StoreTransport, RanksThatDisagreeOnTheOperationAreFound) {
     const at::Tensor full = at::zeros({8});
     const bool is_first = comm.rank() == 0;
     const WorkPtr work = is_first ? comm.all_reduce(full) : comm.all_gather(at::zeros({4}), full);
-    EXPECT_THAT(
-        [&] { work->wait(); },
-        ThrowsMessage<CheckError>(
-            AllOf(StartsWith(concat("rank ", comm.rank(),
-                                    " of 2: ", is_first ? "all_reduce: " : "all_gather: ")),
-                  HasSubstr(is_first ? "rank 1 called all_gather" : "rank 0 called all_reduce"))));
+    expect_throws<CheckError>([&] { work->wait(); },
+                              {is_first ? "rank 0 of 2: all_reduce: " : "rank 1 of 2: all_gather: ",
+                               is_first ? "rank 1 called all_gather" : "rank 0 called all_reduce"});
   });
 }
 
@@ -128,10 +114,9 @@ TEST_F(StoreTransport, APacketOfTheWrongLengthIsRefused) {
       connect()->put(i == 0 ? key : concat(key, "/", i), wrong[message][i]);
     const at::Tensor tensor = at::zeros({expected}, at::kByte);
     const WorkPtr work = comm->recv(tensor, 1, 7);
-    EXPECT_THAT([&] { work->wait(); }, ThrowsMessage<CheckError>(AllOf(
-                                           StartsWith("rank 0 of 2: recv: the message of rank 1"),
-                                           HasSubstr(key), HasSubstr("another program"))))
-        << message;
+    SCOPED_TRACE(message);
+    expect_throws<CheckError>([&] { work->wait(); },
+                              {"rank 0 of 2: recv: the message of rank 1", key, "another program"});
   }
 }
 
@@ -139,10 +124,9 @@ TEST_F(StoreTransport, ARankThatDoesNotComeIsNamedAfterTheTimeOut) {
   const auto wait_for_rank_1 = [](Communicator& comm) {
     if (comm.rank() == 1) return;
     const WorkPtr work = comm.all_reduce(at::zeros({8}));
-    EXPECT_THAT([&] { work->wait(); },
-                ThrowsMessage<CheckError>(
-                    AllOf(StartsWith(concat("rank ", comm.rank(), " of 3: all_reduce: ")),
-                          HasSubstr("rank 1 has sent nothing for 0.5 s"))));
+    expect_throws<CheckError>(
+        [&] { work->wait(); },
+        {concat("rank ", comm.rank(), " of 3: all_reduce: "), "rank 1 has sent nothing for 0.5 s"});
   };
   on_ranks(3, wait_for_rank_1, /*timeout_s=*/0.5);
 }
@@ -165,9 +149,8 @@ TEST_F(StoreTransport, AServerThatHasGoneIsNamed) {
   const WorkPtr work = comm->all_reduce(at::zeros({8}));
   const std::string address = concat("localhost:", server_->port());
   server_.reset();
-  EXPECT_THAT([&] { work->wait(); },
-              ThrowsMessage<CheckError>(
-                  AllOf(StartsWith("rank 0 of 2: all_reduce: the store at "), HasSubstr(address))));
+  expect_throws<CheckError>([&] { work->wait(); },
+                            {"rank 0 of 2: all_reduce: the store at ", address});
 }
 
 }  // namespace

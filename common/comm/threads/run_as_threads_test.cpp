@@ -3,17 +3,15 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
-#include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/core/check.hpp"
 #include "common/testing/expect_throws.hpp"
@@ -65,20 +63,16 @@ constexpr int kEnding = 1;  // the rank that ends
 
 // A rank that fails, or returns early, never leaves the others waiting. Every operation, as one
 // that cannot be done without rank kEnding.
-using Act = std::function<void(Communicator&)>;
-const std::map<std::string, Act> kWaits = {
-    {"all_reduce", [](Communicator& comm) { comm.all_reduce(at::ones({4}))->wait(); }},
-    {"reduce_scatter",
-     [](Communicator& comm) {
-       comm.reduce_scatter(at::ones({4 * kNumRanks}), at::zeros({4}))->wait();
-     }},
-    {"all_gather",
-     [](Communicator& comm) { comm.all_gather(at::ones({4}), at::ones({4 * kNumRanks}))->wait(); }},
-    {"broadcast", [](Communicator& comm) { comm.broadcast(at::ones({4}), kEnding)->wait(); }},
-    {"send", [](Communicator& comm) { comm.send(at::ones({4}), kEnding, 0)->wait(); }},
-    {"recv", [](Communicator& comm) { comm.recv(at::ones({4}), kEnding, 0)->wait(); }},
-    {"barrier", [](Communicator& comm) { comm.barrier(); }},
-};
+std::vector<Operation> operations() {
+  const at::Tensor shard = at::ones({4}), full = at::ones({4 * kNumRanks});
+  return {{CommOp::kAllReduce, shard},
+          {CommOp::kReduceScatter, full, shard},
+          {CommOp::kAllGather, full, shard},
+          {CommOp::kBroadcast, shard, {}, kEnding},
+          {CommOp::kSend, shard, {}, kEnding},
+          {CommOp::kRecv, shard, {}, kEnding},
+          {CommOp::kBarrier}};
+}
 
 void nap() {
   std::this_thread::sleep_for(std::chrono::milliseconds(3));
@@ -86,17 +80,17 @@ void nap() {
 
 // The others wait already, or are about to.
 TEST(AThreadThatEnds, WakesThoseThatWait) {
-  for (const auto& [name, wait] : kWaits) {
+  for (std::size_t i = 0; i < operations().size(); ++i) {
     for (const auto& [fails, is_late] :
          {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
-      SCOPED_TRACE(name);
       const std::string why =
           fails ? "has failed: the disk is full" : "has ended without taking part";
-      const auto body = [&, fails = fails, is_late = is_late, &name = name,
-                         &wait = wait](Communicator& comm) {
+      const auto body = [&, fails = fails, is_late = is_late](Communicator& comm) {
         if (is_late == (comm.rank() == kEnding)) nap();
         if (comm.rank() == kEnding) return check(!fails, "the disk is full");
-        EXPECT_THAT([&] { wait(comm); },
+        const Operation operation = operations()[i];
+        const char* const name = to_string(operation.kind);
+        EXPECT_THAT([&] { comm.start(operation)->wait(); },
                     ThrowsMessage<CheckError>(
                         concat("rank ", comm.rank(), " of 3: ", name, ": rank 1 of all 3 ", why)));
       };
