@@ -90,6 +90,7 @@ void print_head(const OverlapOptions& options, const Replica& replica, World& wo
                           .c_str());
   std::printf("%-28s %11s %9s %9s %9s %9s %9s %7s %10s\n", "", "operations", "T_forward",
               "T_compute", "T_comm", "T_step", "exposed", "hidden", "vs step 1");
+  std::fflush(stdout);
 }
 
 void print_row(const OverlapFigures& row, const OverlapFigures& baseline) {

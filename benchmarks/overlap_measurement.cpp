@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <iostream>
 #include <utility>
 
 #include "common/core/cuda_device.hpp"
@@ -79,6 +80,7 @@ std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm
                                             const std::vector<Method>& methods, int num_rounds) {
   std::vector<OverlapFigures> figures(methods.size());
   for (int round = 0; round < num_rounds; ++round) {
+    if (comm.rank() == 0) std::cerr << "round " << round + 1 << " of " << num_rounds << '\n';
     for (std::size_t i = 0; i < methods.size(); ++i) {
       const GradientSum sum = methods[i].install(replica, comm);
       const std::int64_t num_before = num_calls(comm);

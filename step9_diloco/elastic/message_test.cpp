@@ -35,14 +35,15 @@ TEST(Message, EveryFlippedBitIsDetected) {
     EXPECT_FALSE(decode(good.substr(0, length)).has_value()) << length;
 }
 
-// With a right checksum, but sizes that do not fit together.
-TEST(Message, SizesThatDoNotFitAreRefused) {
+// With a right checksum, but of another version, or with sizes that do not fit together.
+TEST(Message, WhatDoesNotFitIsRefused) {
   const auto is_read = [](const auto& change) {
     Message message = example("values");
     change(message);
     return decode(encode(message)).has_value();
   };
   EXPECT_TRUE(is_read([](Message&) {}));
+  EXPECT_FALSE(is_read([](Message& m) { m.magic[3] = '2'; }));
   EXPECT_FALSE(is_read([](Message& m) { m.offset = 1; }));
   EXPECT_FALSE(is_read([](Message& m) { m.offset = -kPieceBytes; }));
   EXPECT_FALSE(is_read([](Message& m) { m.total = 1LL << 60; }));
