@@ -56,8 +56,8 @@ const std::map<Texts, Texts> kTaken = {
       "kv-heads" /* gpt2 has as many as heads */, "ranks", "rank", "prefetch", "pipeline-stages",
       "sync-delay", "worker"}},
     {{"0", "1e-320"},
-     {"beta1", "beta2", "dpo-label-smoothing", "teacher-momentum", "view-noise", "alpha",
-      "outer-momentum"}},
+     {"min-lr" /* at most --lr */, "beta1", "beta2", "dpo-label-smoothing", "teacher-momentum",
+      "view-noise", "alpha", "outer-momentum"}},
     {{"1e-320"}, {"join-timeout"}},
     {{"", "0", "1e-320", "65537"}, {"check-collectives"}},
     {{"65537"}, {"context", "bucket-mb", "patience"}},
@@ -74,7 +74,7 @@ const std::map<Texts, Texts> kTaken = {
     {{"1e-320", "65537", "2147483648", "9223372036854775807", "9223372036854775808"},
      {"eps", "norm-eps", "dpo-beta", "student-temperature", "teacher-temperature"}},
     {{"0", "1e-320", "65537", "2147483648", "9223372036854775807", "9223372036854775808"},
-     {"lr", "min-lr", "clip-norm", "outer-lr"}},
+     {"lr", "clip-norm", "outer-lr"}},
 };
 
 // A trainer with the options of all steps.

@@ -54,7 +54,8 @@ const std::vector<std::vector<const char*>> kCompanions = {
     {"--objective", "dpo", "--dpo-reference", "a"},
     {"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"},
     {"--micro-batch-size", "2", "--local-batch-size", "8"},
-    {"--workers", "9", "--worker", "1"}};
+    {"--workers", "9", "--worker", "1"},
+    {"--lr", "1e9"}};
 
 // With the first of the companions that lets the option have this value.
 std::optional<CommandLine> print_config(const std::string& name, const std::string& value,

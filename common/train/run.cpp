@@ -240,12 +240,17 @@ void Run::resume(TrainState state) {
   report_.first_step = step_;
   const Json training = state.data_contents->value("training", Json());
   const BatchShape batch = batch_shape(options_);
-  const double taken = 1.0 * options_.num_steps * batch.num_data_parts *
-                       rows_per_step(options_, mesh_.num_replicas());
-  console_.line(concat(
-      "data                ", training["samples"], " samples, ", training["tokens"],
-      " tokens: ", options_.num_steps, " steps take ", batch.has_fixed_size ? "" : "at least ",
-      std::round(1e4 * taken / training["samples"].get<double>()) / 1e4, " epochs"));
+  const double step_share =
+      std::min(1.0, 1.0 * batch.num_data_parts * rows_per_step(options_, mesh_.num_replicas()) /
+                        training["samples"].get<double>());
+  // The last step of an epoch takes what is left of it.
+  const std::int64_t in_epoch = std::max<std::int64_t>(1, state.batches->steps_per_epoch());
+  const double epochs = static_cast<double>(options_.num_steps / in_epoch) +
+                        static_cast<double>(options_.num_steps % in_epoch) * step_share;
+  console_.line(concat("data                ", training["samples"], " samples, ",
+                       training["tokens"], " tokens: ", options_.num_steps, " steps take ",
+                       batch.has_fixed_size ? "" : "at least ", std::round(1e4 * epochs) / 1e4,
+                       " epochs"));
   resumed_from_ = std::make_shared<Json>(
       Json{{"steps taken", step_},
            {"hashes of the checkpoint to resume from", hashes},

@@ -392,7 +392,7 @@ TEST_F(RunTest, ShowsTheDataAndKnowsTheTimeLeftFromTheSecondStepOn) {
   ::testing::internal::CaptureStdout();
   take_steps(options_);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
-              AllOf(HasSubstr("  7 samples, 1001 tokens: 5 steps take 2.8571 epochs\n"),
+              AllOf(HasSubstr("  7 samples, 1001 tokens: 5 steps take 2.5714 epochs\n"),
                     ContainsRegex("step 1/5 .*tokens/s\n"), ContainsRegex("step 2/5 .* left\n")));
 }
 

@@ -80,7 +80,7 @@ The steps: """
 
 
 def show_help(words: list[str]) -> int:
-    if words:
+    if words and words[0] not in ("help", "--help", "-h"):
         return main([words[0], "--help"])
     print(f"{HELP}Steps here: {' '.join(step_names())}")
     return 0

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.console import Parser, count_from, fail, say, speak
+from launcher.console import Failure, Parser, count_from, say, speak
 from launcher.processes import HEEDED, TICK_S, end, is_asked_to_stop, next_signal, signals_held, start, wait
 
 AGAIN = "saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
@@ -204,7 +204,7 @@ def run_all(commands: list[list]) -> list[str]:
         texts = [[file.seek(0) or file.read() for file in pair] for pair in outputs]
         for command, code, (out, err) in zip(commands, codes, texts):
             if code:
-                fail(f"{shlex.join(map(str, command))}\nended with {code}:\n{(err or out).strip()}")
+                raise Failure(f"{shlex.join(map(str, command))}\nended with {code}:\n{(err or out).strip()}", 2 if code == 2 else 1)
         return [out for out, _ in texts]
 
 

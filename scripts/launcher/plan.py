@@ -18,7 +18,7 @@ from launcher.console import Parser, count_from, fail, nearest, option_of, read_
 from launcher.launch import train
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed
 from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
-from launcher.processes import call
+from launcher.processes import call, signals_end_us
 from launcher.steps import trainer_in
 from launcher.tables import table
 
@@ -61,6 +61,7 @@ OWN = ("ranks", "link", "help")  # of the planner, with the trainers' meaning
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 STEP0, STEP3, STEP8, STEP9 = "step0_single_gpu", "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"
 MOST_FORWARDS = 20_000  # of a pipeline that is simulated
+MOST_LAYERS_PASSED = 1_000_000  # by all microbatches of another step, one after the other
 
 
 # ---- options ----------------------------------------------------------------------------------------------------------
@@ -245,6 +246,10 @@ class Planner:
         self.link = Link(link[0] * 1e-6, 8e-9 / link[1]) if link else Link()
         self.whole = trainers.facts(STEP3, ranks, self.words)
         self.layers = len(self.whole["layers"]) - 2
+        if not self.whole["config"]["steps"]:
+            raise Refusal("--steps 0 takes no step that could be planned: leave it out")
+        if (count := self.whole["microbatches"]) * self.layers > MOST_LAYERS_PASSED:
+            raise Refusal(f"a step of {count:,} microbatches is too long to be planned, one after the other: plan a shorter one")
         self.fresh = with_shape(self.words, self.whole)  # words of a model that is not read
         self.here = min(ranks, here or (max(1, num_cores() // self.whole["config"]["threads"]) if link else ranks))
         self.is_of_this_machine = not speed
@@ -263,7 +268,9 @@ class Planner:
         working = [rank["working"] for rank in facts["ranks"]]
         fullest = max(range(len(state)), key=lambda stage: state[stage] + working[stage])
         sent = max(sum(op["bytes_sent"] for op in rank["sends"].values()) / rank["in_steps"] for rank in facts["ranks"])
-        return Planned(candidate, "", state[fullest], working[fullest], sent, *estimate(facts, self.speed, self.link))
+        with signals_end_us():
+            times = estimate(facts, self.speed, self.link)
+        return Planned(candidate, "", state[fullest], working[fullest], sent, *times)
 
 
 # ---- what it says -----------------------------------------------------------------------------------------------------

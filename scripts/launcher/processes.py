@@ -63,6 +63,16 @@ def signals_held():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextlib.contextmanager
+def signals_end_us():
+    """Meanwhile a signal ends the program at once: it computes for long, and has nothing to lose."""
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def next_signal(seconds: float | None = None) -> int | None:
     """The next signal, also one that has come before; nothing if none comes in time."""
     if seconds is None:

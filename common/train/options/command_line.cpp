@@ -57,6 +57,8 @@ std::set<std::string> read_config_file(const CLI::App& app, const std::string& p
       throw UsageError(
           concat(path, ": sections like [", item.parents.back(), "] have no meaning here"));
     }
+    check_usage(!item.name.starts_with("\uFEFF"), path,
+                ": begins with a byte order mark: save it as UTF-8 without one");
     if (app.get_option_no_throw(name) == nullptr) {
       const std::string nearest = nearest_option(app, name);
       throw UsageError(concat(path, ": unknown option ", item.fullname(),

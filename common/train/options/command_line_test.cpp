@@ -349,6 +349,7 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
   refused("stepz = 11\n", "unknown option stepz, did you mean steps?");
   refused("steps = [1, 2]\n", "steps has 2 values");
   refused("steps = 1 2\n", "steps has 2 values");
+  refused("\uFEFFsteps = 11\n", "begins with a byte order mark");
   refused("[model]\nlayers = 2\n", "sections like [model] have no meaning");
   refused("steps = many\n", ": --steps is 'many'");
   EXPECT_THAT(

@@ -8,11 +8,9 @@ namespace ladder {
 
 std::string expected_value(const CLI::Option& option) {
   static const std::map<std::string, std::string> kWords = {
-      {"TEXT", "text"},
-      {"FILE", "a file name"},
-      {"FLOAT", "a number"},
-      {"INT", "a whole number"},
-      {"UINT", "a whole number from 0 to 18446744073709551615"}};
+      {"TEXT", "text"},          {"FILE", "a file name"},
+      {"FLOAT", "a number"},     {"[FLOAT]", "a number"},
+      {"INT", "a whole number"}, {"UINT", "a whole number from 0 to 18446744073709551615"}};
   const std::string type = option.get_type_name();
   const auto words = kWords.find(type);
   std::string expected = words == kWords.end() ? "" : words->second;

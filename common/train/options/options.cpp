@@ -133,6 +133,9 @@ void check_gradient_sum(const TrainOptions& options) {
 
 void check_together(const TrainOptions& options) {
   check_gradient_sum(options);
+  check_usage(options.lr.min_lr <= options.lr.lr, "--min-lr ", options.lr.min_lr,
+              " is more than --lr ", options.lr.lr,
+              ", from which the learning rate falls: lower it");
   check_usage(options.memory_cap_mb == 0 ||
                   (options.memory_cap_mb * 1024 * 1024 >= 1 && options.memory_cap_mb <= 1 << 30),
               "--memory-cap-mb is ", options.memory_cap_mb,
