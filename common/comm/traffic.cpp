@@ -32,7 +32,8 @@ Traffic& Traffic::operator+=(const Traffic& other) {
 
 Traffic& Traffic::operator-=(const Traffic& earlier) {
   Traffic negative = earlier;
-  return *this += negative *= -1;
+  negative *= -1;
+  return *this += negative;
 }
 
 Traffic& Traffic::operator*=(std::int64_t times) {
