@@ -57,7 +57,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
                                    GPU's memory bandwidth), only by name
   ./ladder demo failures           step 9's workers: one is killed, the others go on, it comes back (half a minute)
   ./ladder test                    test this checkout: units, ranks, each step against step 0 (about 10 minutes)
-      all                          run everything that CI runs (about 45 minutes the first time, on two cores)
+      all                          run everything (about an hour the first time, on two cores)
   ./ladder setup                   only set up and build
       --cuda                       what runs on NVIDIA GPUs, too; LADDER_CUDA=ON ./ladder … then uses that build
       --packages                   instead, install only the system packages that building and testing need

@@ -1,4 +1,5 @@
-"""./ladder test: what a newcomer wants to know; or everything that CI runs, in parts. If one fails, the others still run."""
+"""./ladder test: what a newcomer wants to know; or everything, in parts. If one fails, the others still run. CI has a budget of
+time, and each of its runs takes other long parts."""
 
 import functools
 import os
@@ -79,10 +80,21 @@ def build_preset(preset, *targets, tests=(), kind=CPU):
     need_built(preset, *targets, *(programs_of(preset, *tests) if tests else ()))
 
 
-def todays(names, count):
-    """Different ones each day, in a circle; all with LADDER_FULL=1."""
-    first = count * int(time.strftime("%j"))
-    return names if IS_FULL else [names[(first + i) % len(names)] for i in range(count)]
+@functools.cache
+def num_commits():
+    """It says whose turn it is. Without git, the day does."""
+    return int(output_of(["git", "-C", ROOT, "rev-list", "--count", "HEAD"]) or time.strftime("%j"))
+
+
+def from_turn(names, turn):
+    """All of them, beginning with the one whose turn it is."""
+    first = turn % len(names)
+    return names[first:] + names[:first]
+
+
+def next_in_turn(names, count):
+    """With every commit it is the turn of others; all of them with LADDER_FULL=1."""
+    return names if IS_FULL else from_turn(names, count * num_commits())[:count]
 
 
 def train_briefly(program):
@@ -131,7 +143,7 @@ def quick():
         prepare_release(CPU)
     build_preset("release", tests=QUICK_TESTS)
     run_ctest("release", *QUICK_TESTS)
-    check("scripts/check_readme_commands", "--only", "README.md")
+    readme()
 
 
 # ---- the longer parts -------------------------------------------------------------------------------------------------
@@ -141,7 +153,7 @@ def alone():
     """With LADDER_FULL=1 they are built file by file: that finds a source that includes too little."""
     options = ["-G", "Ninja", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF", *(["-DCMAKE_UNITY_BUILD=OFF"] if IS_FULL else [])]
     homes = {step: str(folder) for step, (folder, _) in read_steps().items()}
-    built = {f"alone-{name}": (name, "-S", homes[name]) for name in todays(list(homes), 2)}
+    built = {f"alone-{name}": (name, "-S", homes[name]) for name in next_in_turn(list(homes), 2)}
     built["alone-without-mpi"] = ("step0_single_gpu", "-S", homes["step0_single_gpu"], "-DLADDER_MPI=OFF")
     for folder, (name, *where) in built.items():
         need_configured(CPU, folder, *where, *options)
@@ -153,7 +165,7 @@ def alone():
 
 def exercises():
     all_of_them = map(exercise.Exercise, exercise.exercise_names())
-    for this in todays([each for each in all_of_them if each.stubs()], 1):
+    for this in next_in_turn([each for each in all_of_them if each.stubs()], 1):
         exercise_like_a_learner(this)
 
 
@@ -198,8 +210,8 @@ def races():
 
 def cuda():
     """Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that must not happen. Of the test
-    that trains with all steps, its own source is compiled then: one step a day shows that steps build (all with LADDER_FULL=1)."""
-    kind, steps, has_gpu = use_cuda(), todays(step_names(), 1), bool(output_of(["nvidia-smi", "-L"]))
+    that trains with all steps, its own source is compiled then: one step, in turn, shows that steps build (all with LADDER_FULL=1)."""
+    kind, steps, has_gpu = use_cuda(), next_in_turn(step_names(), 1), bool(output_of(["nvidia-smi", "-L"]))
     trains_all = [] if has_gpu or IS_FULL else ["tests/CMakeFiles/gpu_ladder_test.dir/Unity/unity_0_cxx.cxx.o"]
     selection = ["-L", "gpu", *(["-E", "^gpu_ladder_test"] if trains_all else [])]
     set_up(kind)
@@ -240,9 +252,13 @@ def fuzz():
 
 
 def readme():
+    check("scripts/check_readme_commands", "--only", "README.md")
+
+
+def lessons():
     check("scripts/check_pytorch_boxes", "--self-test")
-    check("scripts/check_readme_commands")
-    for lesson in todays(list(predict.lessons()), 2):
+    check("scripts/check_readme_commands", "--except", "README.md")
+    for lesson in next_in_turn(list(predict.lessons()), 2):
         check("./ladder", "predict", lesson, "--compute")
 
 
@@ -267,7 +283,7 @@ def doxygen():
     Log("doxygen").run(["doxygen", "docs/Doxyfile"])
 
 
-QUICK = "quick"
+QUICK, GATE, ALL = "quick", "gate", "all"
 PARTS = {
     QUICK: ("unit tests, tests on 1 to 3 ranks, each step against step 0, the commands of README.md: about 10 minutes on two cores", quick),
     "setup": ("system packages, libtorch", lambda: set_up(CPU)),
@@ -277,36 +293,69 @@ PARTS = {
     "texts": ("links work, deltas are up to date; container, workflow and citation agree; scripts find planted faults",
               lambda: check_each(TEXT_CHECKS)),
     "build": ("build/release, everything", lambda: build_preset("release", "all")),
-    "alone": ("two steps or chapters, configured, built and run by themselves (all with LADDER_FULL=1); step 0 without MPI", alone),
+    "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
+    "readme": ("the commands of README.md", readme),
     "exercise": ("one exercise, as a learner meets it: the stub is rejected, the right answer passes (all with LADDER_FULL=1)", exercises),
+    "alone": ("two steps or chapters, configured, built and run by themselves (all with LADDER_FULL=1); step 0 without MPI", alone),
     "sanitizers": ("unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers", sanitizers),
     "races": ("tests whose ranks are threads of one process, under the thread sanitizer", races),
     "cuda": ("build/cuda: GPU tests (skipped without a GPU) and a step (all with LADDER_FULL=1); needs nvcc", cuda),
     "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
-    "readme": ("the commands that the READMEs show, and their lines of PyTorch, which must train as our steps do", readme),
+    "lessons": ("the commands that lessons and docs show, and their lines of PyTorch, which must train as our steps do", lessons),
     "report": ("pages of ./ladder report, with planted differences, in headless Chromium; event files, read by TensorBoard", reports),
     "huggingface": ("our models and tokenizers are those of transformers: logits, training, folders both ways; finds planted mistakes",
                     huggingface),
     "doxygen": ("the reference builds without warnings", doxygen),
-    "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
 }  # fmt: skip
-ALL, ALL_TAKES = "all", "about 45 minutes the first time, on two cores"
-NEED_BUILD = {"readme", "report", "huggingface", "tests"}
+ALL_TAKES = "about an hour the first time, on two cores"
+NEED_BUILD = {"tests", "readme", "lessons", "report", "huggingface"}
+# What the gate runs while its budget lasts, and the sources whose change makes it urgent.
+LONG = {
+    "alone": r"CMakeLists\.txt$|^cmake/",
+    "sanitizers": r"^common/(core|comm|data|optim|testing)/|^step9_diloco/elastic/",
+    "races": r"^common/(core|comm)/|thread|^step9_diloco/elastic/",
+    "cuda": r"\.cuh?$|gpu|cuda|nccl|kernels",
+    "fuzz": r"^tests/fuzz/|^common/(data|train/checkpoint|train/pretrained)/|^step9_diloco/.*(message|snapshot|wire_format|report)",
+    "lessons": r"^(step|docs).*\.md$|pytorch_boxes|check_readme_commands",
+    "report": r"^scripts/launcher/(report|event_files|charts|figures)|check_report|^common/train/report/",
+    "huggingface": r"huggingface|tokenizer|^common/(data|model|train/pretrained)/",
+    "doxygen": r"\.hpp$|^docs/Doxyfile$",
+}
+BUDGET_S = 45 * 60
 
 
 # ---- all of them ------------------------------------------------------------------------------------------------------
 
 
+def parts_of_gate(changed, turn):
+    """What it always runs; then the long parts, those first whose sources have changed. Every turn begins with another one."""
+    always = [name for name in PARTS if name not in (QUICK, *LONG)]
+    return always + sorted(from_turn(list(LONG), turn), key=lambda name: not any(re.search(LONG[name], file) for file in changed))
+
+
+def recently_changed():
+    """The files that commits have changed in the four hours before the last commit."""
+    git = ["git", "-C", ROOT]
+    if not (last_s := output_of([*git, "show", "-s", "--format=%ct", "HEAD"])):
+        return []
+    return output_of([*git, "log", f"--since={int(last_s) - 4 * 3600}", "--name-only", "--format="]).splitlines()
+
+
 def run(words):
     parts = "\n".join(f"  {name:12} {what}" for name, (what, _) in PARTS.items())
-    parser = Parser("test", f"Runs the part quick; with 'all', or CI=true, the others, {ALL_TAKES}; or some parts:\n\n{parts}")
+    also = (f"'all' runs all the others, {ALL_TAKES}. 'gate', or CI=true, is for CI: of {', '.join(LONG)}, it begins only what it can within "
+            f"{BUDGET_S // 60} minutes, and each time with another one")  # fmt: skip
+    parser = Parser("test", f"Runs the part quick, or some parts:\n\n{parts}\n\n{also}.")
     parser.add_argument("parts", nargs="*", metavar="PART")
-    wanted = parser.parse_args(words).parts
+    wanted = parser.parse_args(words).parts or [GATE if os.environ.get("CI") else QUICK]
     for name in wanted:
-        if name not in (ALL, *PARTS):
-            usage_error(f"there is no part '{name}'{nearest(name, PARTS)} The parts: {ALL} {' '.join(PARTS)}")
-    is_all = ALL in wanted or (not wanted and bool(os.environ.get("CI")))
-    chosen = [name for name in PARTS if (name != QUICK if is_all else name in (wanted or [QUICK]))]
+        if name not in (GATE, ALL, *PARTS):
+            usage_error(f"there is no part '{name}'{nearest(name, PARTS)} The parts: {GATE} {ALL} {' '.join(PARTS)}")
+    chosen = [name for name in PARTS if name in wanted or (ALL in wanted and name != QUICK)]
+    if is_gate := wanted == [GATE]:
+        chosen = parts_of_gate(recently_changed(), num_commits())
+    elif GATE in wanted:
+        usage_error(f"{GATE} chooses its parts itself: name it alone, or name parts")
     if chosen == [QUICK]:
         say(f"{PARTS[QUICK][0]}. ./ladder test all runs everything, {ALL_TAKES}: {' '.join(name for name in PARTS if name != QUICK)}")
     for name in ("LADDER_CUDA", "LADDER_BUILD"):
@@ -314,17 +363,22 @@ def run(words):
     for log in LOGS.glob("ctest-*.log"):
         log.unlink()
     os.chdir(ROOT)
-    start_s, lines, failed = time.monotonic(), [], {}
+    start_s, lines, failed, left_out = time.monotonic(), [], {}, []
     for name in chosen:
-        line, reason = run_part(name, failed, is_wanted=not is_all)
+        if is_gate and name in LONG and time.monotonic() - start_s > BUDGET_S:
+            left_out.append(name)
+            continue
+        line, reason = run_part(name, failed, is_wanted=name in wanted)
         lines.append(f"{name:12} {line}")
         if reason:
             failed[name] = reason
         if name == "setup" and failed:
             break  # nothing else can work
     print(f"\n=== parts, {time.monotonic() - start_s:.0f} s in all", *lines, sep="\n")
-    without_cuda = ", except cuda, which was not run" if any("not run" in line for line in lines) else ""
-    print(f"FAILED: {' '.join(failed)}" if failed else f"all parts passed{without_cuda}")
+    if left_out:
+        print(f"not run, because {BUDGET_S // 60} minutes had passed: {' '.join(left_out)}")
+    without = ", except those that were not run" if left_out or any("not run" in line for line in lines) else ""
+    print(f"FAILED: {' '.join(failed)}" if failed else f"all parts passed{without}")
     for name, reason in failed.items():  # once more, near the end, where one looks first
         print(f"\n{name} failed: {reason}")
     show_tests()
