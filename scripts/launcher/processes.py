@@ -94,12 +94,13 @@ def start(command: list, ends_with_us: bool = False, **options) -> subprocess.Po
 
 def wait(child: subprocess.Popen, on_signal: Callable[[int], None], on_tick: Callable[[], None] | None = None) -> int:
     """The child's exit code; 128 and more if a signal has killed it."""
-    while child.poll() is None:
-        number = next_signal(TICK_S if on_tick else None)
-        if number in HEEDED:
-            on_signal(number)
-        elif on_tick:
-            on_tick()
+    with signals_held():  # also in a script that does not hold them: else its end would be missed, and waited for without end
+        while child.poll() is None:
+            number = next_signal(TICK_S if on_tick else None)
+            if number in HEEDED:
+                on_signal(number)
+            elif on_tick:
+                on_tick()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
