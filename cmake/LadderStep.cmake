@@ -72,6 +72,7 @@ function(ladder_add_step step)
   file(RELATIVE_PATH header "${LADDER_ROOT}" "${folder}/train.hpp")
   file(STRINGS "${folder}/train.hpp" namespace REGEX "^namespace ladder::")
   string(REGEX MATCH "ladder::[a-z0-9_:]+" namespace "${namespace}")
+  set_target_properties(${step}_train PROPERTIES LADDER_HEADER "${header}" LADDER_NAMESPACE ${namespace})
   add_executable(${step} "${LADDER_ROOT}/common/train/step_main.cpp")
   target_compile_definitions(${step} PRIVATE LADDER_TRAIN_HEADER="${header}" LADDER_STEP=${namespace})
   _ladder_target(${step})
@@ -86,6 +87,38 @@ function(ladder_add_step step)
   endif()
   ladder_add_exercise(${step} "${folder}/exercise" SOLUTIONS ${solutions} LINK ${step}_train ladder_judge
     STUB_SAYS ${arg_STUB_SAYS} RANKS ${arg_RANKS})
+endfunction()
+
+# ladder_list_trainers(STEP…)
+#
+# Adds the library ladder_trainers, with the trainers of these steps as a list: cmake/trainers.hpp.
+function(ladder_list_trainers)
+  set(includes)
+  set(calls)
+  foreach(step IN LISTS ARGN)
+    get_target_property(header ${step}_train LADDER_HEADER)
+    get_target_property(namespace ${step}_train LADDER_NAMESPACE)
+    string(APPEND includes "#include \"${header}\"\n")
+    string(APPEND calls "      ${namespace}::trainer(),\n")
+  endforeach()
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/trainers.cpp")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "// Written by CMake: ladder_list_trainers().
+#include \"cmake/trainers.hpp\"
+
+@includes@
+namespace ladder {
+
+std::vector<Trainer> trainers() {
+  return {
+@calls@  };
+}
+
+}  // namespace ladder
+")
+  add_library(ladder_trainers STATIC EXCLUDE_FROM_ALL "${source}")
+  _ladder_target(ladder_trainers)
+  list(TRANSFORM ARGN APPEND _train)
+  target_link_libraries(ladder_trainers PUBLIC ${ARGN})
 endfunction()
 
 # ladder_add_exercise(collectives FOLDER CHECKS checks.cpp … SOLUTIONS a.cpp … LINK … RANKS 1 2 3 4)

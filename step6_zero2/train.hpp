@@ -25,6 +25,7 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank
 inline Trainer trainer() {
   return {
       .step = "step6_zero2",
+      .sums_each_microbatch = true,
       .train = train,
       .state_bytes = state_bytes,
       .traffic = traffic,

@@ -43,6 +43,8 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank
 inline Trainer trainer() {
   return {
       .step = "step7_zero3",
+      .sums_each_microbatch = true,
+      .starts_by_broadcast = false,
       .train = train,
       .state_bytes = state_bytes,
       .traffic = traffic,

@@ -45,6 +45,7 @@ inline TrainOptions default_options() {
 inline Trainer trainer() {
   return {
       .step = "step8_pipeline_ga",
+      .ranks = Ranks::kStages,
       .train = [](const TrainOptions& options,
                   World& world) { return train(options, world, next_token); },
       .state_bytes = state_bytes,

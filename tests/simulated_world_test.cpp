@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cmake/trainers.hpp"
 #include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
@@ -13,11 +14,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/start.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
-#include "step3_naive_dp/train.hpp"
-#include "step4_bucketed_ddp/train.hpp"
-#include "step5_zero1/train.hpp"
-#include "step6_zero2/train.hpp"
-#include "step7_zero3/train.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step8_pipeline_ga/train.hpp"
 #include "step9_diloco/train.hpp"
 
@@ -128,14 +125,17 @@ std::string name_of(const Case& of) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Steps, SimulatedWorld,
-                         ::testing::Values(Case{step3::trainer()}, Case{step4::trainer()},
-                                           Case{step5::trainer()}, Case{step6::trainer()},
-                                           Case{step7::trainer()}, Case{step8::trainer()},
-                                           Case{step8::trainer(), {}, Schedule::kInterleaved},
-                                           Case{step8::trainer(), {}, Schedule::kZeroBubble},
-                                           Case{step9::trainer()},
-                                           Case{step9::trainer(), WireFormat::kInt8}),
+// All steps on ranks.
+std::vector<Case> cases() {
+  std::vector<Case> all = {{step8::trainer(), {}, Schedule::kInterleaved},
+                           {step8::trainer(), {}, Schedule::kZeroBubble},
+                           {step9::trainer(), WireFormat::kInt8}};
+  for (const Trainer& trainer : trainers())
+    if (trainer.ranks != Ranks::kOne) all.push_back({trainer});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, SimulatedWorld, ::testing::ValuesIn(cases()),
                          [](const auto& each) { return name_of(each.param); });
 
 }  // namespace

@@ -33,8 +33,23 @@ inline int one_stage(const TrainOptions& /*options*/, int /*world_size*/) {
 }
 Json no_schedule(const TrainOptions& options, int world_size);
 
+// What the ranks of a trainer are to one another.
+enum class Ranks {
+  kOne,       // there is one, which may simulate the others
+  kReplicas,  // complete copies of the model, equal after every optimizer step
+  kStages,    // the stages of replicas
+  kWorkers,   // copies of the model that train on their own, and average from time to time
+};
+
 struct Trainer {
   std::string step;  // "step0_single_gpu"
+  Ranks ranks = Ranks::kReplicas;
+  // Over the ranks. With several microbatches this is another order than step 0's, so the two are
+  // equal up to rounding, unless sums are exact.
+  bool sums_each_microbatch = false;
+  // Ranks may start with different parameters; rank 0's count. If a rank creates only its slices,
+  // no rank could send it the rest, so the seed is the same by contract.
+  bool starts_by_broadcast = true;
   // Collective: every rank of the world calls it with the same options. If one rank throws, the
   // others wait until the caller ends them, as run_main does.
   TrainReport (*train)(const TrainOptions& options, World& world);

@@ -27,9 +27,9 @@ FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
 HUGGINGFACE_STEPS = "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga".split()
 QUICK_TESTS = ["-L", "^(unit|ranks|threads)$", "-LE", "process|overlap",
                "-E", r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_"]  # fmt: skip
-SCRIPTS = "check_repository_files compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
+SCRIPTS = "check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
 BENCHMARKS = "memory_vs_theory processes diloco_vs_ddp goodput_vs_kills plan_vs_runs precision_vs_fp32 gpu_vs_python ideas_vs_without".split()
-TEXT_CHECKS = [["scripts/check_links"], ["scripts/delta", "--check"], ["scripts/check_repository_files"]]
+TEXT_CHECKS = [["scripts/check_links"], ["scripts/delta", "--check"], ["scripts/check_repository_files"], ["scripts/measure_course"]]
 TEXT_CHECKS += [[program, "--self-test"] for program in (*map("scripts/{}".format, SCRIPTS), *map("benchmarks/{}.py".format, BENCHMARKS))]
 TEXT_CHECKS += [["scripts/check_launcher"], ["scripts/check_cluster_scripts"]]
 
@@ -290,7 +290,7 @@ PARTS = {
     "formatting": ("all C++ files follow .clang-format", lambda: check("scripts/format")),
     "includes": ("includes point in one direction; the check finds planted violations",
                  lambda: check_each([["scripts/check_include_direction", "--self-test"], ["scripts/check_include_direction"]])),
-    "texts": ("links work, deltas are up to date; container, workflow and citation agree; scripts find planted faults",
+    "texts": ("links work, deltas are up to date, no step is above its ceilings; container, workflow and citation agree; scripts find planted faults",
               lambda: check_each(TEXT_CHECKS)),
     "build": ("build/release, everything", lambda: build_preset("release", "all")),
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),

@@ -33,6 +33,7 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
 inline Trainer trainer() {
   Trainer trainer = {
       .step = "objectives",
+      .ranks = Ranks::kStages,
       .train = [](const TrainOptions& options,
                   World& world) { return step8::train(options, world, make_objective); },
       .state_bytes = state_bytes,

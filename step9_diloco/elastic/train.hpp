@@ -19,6 +19,7 @@ void check_alone(int world_size);
 inline Trainer trainer() {
   return {
       .step = "elastic",
+      .ranks = Ranks::kWorkers,
       .train = train,
       .state_bytes = state_bytes,
       .traffic = step9::traffic,

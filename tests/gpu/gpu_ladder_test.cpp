@@ -24,7 +24,7 @@ using ::testing::DoubleNear;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
 
-const Rung kWithGraphs = {.trainer = cuda_graphs::trainer()};
+const Trainer kWithGraphs = cuda_graphs::trainer();
 
 class GpuLadder : public RankTest {
  protected:
@@ -50,17 +50,17 @@ class GpuLadder : public RankTest {
     return options;
   }
   // Each rank in a folder of its own: only rank 0 writes.
-  FinishedRun train(const Rung& rung, TrainOptions options) {
-    options = options_for(rung.trainer, options);
+  FinishedRun train(const Trainer& rung, TrainOptions options) {
+    options = options_for(rung, options);
     options.output.out = folder_.path(concat("run ", num_runs_++));
-    const TrainReport report = rung.trainer.train(options, *world_);
-    return {rung.step(), report, options.output.out};
+    const TrainReport report = rung.train(options, *world_);
+    return {rung.step, report, options.output.out};
   }
   FinishedRun ask_oracle(const TrainOptions& options, int num_replicas) {
     return ladder::ask_oracle(options, num_replicas, folder_.path(concat("run ", num_runs_++)));
   }
   // Trains, and expects what the oracle does.
-  FinishedRun expect_oracle(const Rung& rung, const TrainOptions& wanted) {
+  FinishedRun expect_oracle(const Trainer& rung, const TrainOptions& wanted) {
     const FinishedRun run = train(rung, wanted), oracle = ask_oracle(wanted, size_);
     EXPECT_EQ(run.report.losses, oracle.report.losses);
     EXPECT_EQ(run.report.param_norms, oracle.report.param_norms);
@@ -79,13 +79,13 @@ class GpuLadder : public RankTest {
 // GPU and GPU: to the bit, in fp32 and in bf16. Memory on the GPU is what the cost card says.
 TEST_ON_PROCESSES(GpuLadder, EveryStepEqualsTheOracle) {
   for (const bool is_bf16 : {false, true}) {
-    for (const Rung& rung : rungs()) {
-      SCOPED_TRACE(concat(rung.step(), is_bf16 ? " in bf16" : " in fp32"));
-      TrainOptions wanted = rung.comparable(options(is_bf16));
+    for (const Trainer& rung : rungs()) {
+      SCOPED_TRACE(concat(rung.step, is_bf16 ? " in bf16" : " in fp32"));
+      TrainOptions wanted = comparable(rung, options(is_bf16));
       const MemoryReading before = read_memory();
       const FinishedRun run = expect_oracle(rung, wanted);
-      wanted.step = rung.step();
-      const StateBytes theory = rung.trainer.state_bytes(wanted, size_, rank_);
+      wanted.step = rung.step;
+      const StateBytes theory = rung.state_bytes(wanted, size_, rank_);
       const auto held = [&](MemoryCategory category) {
         return run.report.memory.live(category) - before.live(category);
       };
@@ -102,7 +102,7 @@ TEST_ON_PROCESSES(GpuLadder, EveryOptimizerEqualsTheOracle) {
   const auto expect_equal = [&](const TrainOptions& any) {
     for (const char* step : {"step4_bucketed_ddp", "step7_zero3"}) {
       SCOPED_TRACE(step);
-      expect_oracle(rung_of(step), rung_of(step).comparable(any));
+      expect_oracle(rung_of(step), comparable(rung_of(step), any));
     }
   };
   for (const bool is_bf16 : {false, true}) {
@@ -147,9 +147,9 @@ TEST_ON_PROCESSES(GpuLadder, TheFastestKernelsStayClose) {
   wanted.model.channels = 64 * wanted.model.heads;
   const std::vector<double> repeatable = train(oracle(), wanted).report.losses;
   set_deterministic(false);
-  for (const Rung& rung : {oracle(), kWithGraphs}) {
+  for (const Trainer& rung : {oracle(), kWithGraphs}) {
     SCOPED_TRACE(
-        concat(rung.step(), ", attention: ", attention_backend(wanted.model, wanted.device)));
+        concat(rung.step, ", attention: ", attention_backend(wanted.model, wanted.device)));
     const std::vector<double> fastest = train(rung, wanted).report.losses;
     ASSERT_EQ(fastest.size(), repeatable.size());
     for (std::size_t i = 0; i < fastest.size(); ++i) {

@@ -35,36 +35,36 @@ Climber::~Climber() {
   if (std::uncaught_exceptions() == 0) wait_for_all();
 }
 
-FinishedRun Climber::climb(const Rung& rung, TrainOptions options) {
+FinishedRun Climber::climb(const Trainer& rung, TrainOptions options) {
   return climb(rung, std::move(options), test_world());
 }
 
-FinishedRun Climber::climb(const Rung& rung, TrainOptions options, World& world) {
-  options = options_for(rung.trainer, options);
+FinishedRun Climber::climb(const Trainer& rung, TrainOptions options, World& world) {
+  options = options_for(rung, options);
   start_apart(size(), rung, options);
-  options.output.out = folder_for(rung.step());
+  options.output.out = folder_for(rung.step);
   const MemoryReading before = read_memory();
-  FinishedRun run = {rung.step(), rung.trainer.train(options, world), options.output.out};
+  FinishedRun run = {rung.step, rung.train(options, world), options.output.out};
   expect_theory(rung, options, run.report, before);
   share_hash(run);  // rank 0 has written its checkpoint
   return run;
 }
 
-FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions options) {
-  options = options_for(rung.trainer, options);
+FinishedRun Climber::climb_on(int num_ranks, const Trainer& rung, TrainOptions options) {
+  options = options_for(rung, options);
   if (const std::int64_t all = options.data.step_microbatches) {  // finalize() deals to the world
-    const std::int64_t num_parts = num_ranks / rung.trainer.num_stages(options, num_ranks) *
-                                   batch_shape(options).flushes_per_step;
+    const std::int64_t num_parts =
+        num_ranks / rung.num_stages(options, num_ranks) * batch_shape(options).flushes_per_step;
     options.data.num_microbatches = (all + num_parts - 1) / num_parts;
   }
   start_apart(num_ranks, rung, options);
-  options.output.out = folder_for(rung.step());
-  FinishedRun run = {rung.step(), {}, options.output.out};
+  options.output.out = folder_for(rung.step);
+  FinishedRun run = {rung.step, {}, options.output.out};
   const bool takes_part = rank() < num_ranks;
   std::unique_ptr<Communicator> group = comm_.split(takes_part ? 0 : -1, rank());
   if (takes_part) {
     World world(std::move(group), test_world().transport());
-    run.report = rung.trainer.train(options, world);
+    run.report = rung.train(options, world);
   }
   wait_for_all();
   return run;
@@ -88,9 +88,9 @@ FinishedRun Climber::expect_oracle(const FinishedRun& run, const TrainOptions& o
 
 // Replicas with the same seed are equal even without a broadcast, so each replica gets its own seed
 // here. The data keep the common seed, which finalize() has already passed on.
-void Climber::start_apart(int num_ranks, const Rung& rung, TrainOptions& options) const {
+void Climber::start_apart(int num_ranks, const Trainer& rung, TrainOptions& options) const {
   if (!rung.starts_by_broadcast) return;
-  const int num_stages = rung.trainer.num_stages(options, num_ranks);
+  const int num_stages = rung.num_stages(options, num_ranks);
   options.seed += static_cast<std::uint64_t>(rank() / num_stages);
 }
 
@@ -109,20 +109,19 @@ void Climber::share_hash(FinishedRun& run) {
   EXPECT_THAT(all_gather_text(account, comm_), ::testing::Each(account));
 }
 
-void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
+void Climber::expect_theory(const Trainer& rung, const TrainOptions& options,
                             const TrainReport& report, const MemoryReading& before) const {
-  SCOPED_TRACE(concat(rung.step(), ": measured against theory"));
+  SCOPED_TRACE(concat(rung.step, ": measured against theory"));
   if (!ranks_are_processes()) {  // but threads, of which none has a memory of its own
-    EXPECT_EQ(report.traffic, rung.trainer.traffic(options, steps_of(report), size(), rank()));
+    EXPECT_EQ(report.traffic, rung.traffic(options, steps_of(report), size(), rank()));
     return;
   }
   expect_closed_form(options, report, comm_);
   // Step 9 may hold the scratch of an average in flight from one step to the next.
   const auto* diloco_options = options.own.find<DilocoOptions>();
   const bool has_scratch = diloco_options != nullptr && diloco_options->sync_delay > 0;
-  EXPECT_THAT(
-      differences_from_theory(rung.trainer, options, report, before, size(), rank(), has_scratch),
-      ::testing::IsEmpty());
+  EXPECT_THAT(differences_from_theory(rung, options, report, before, size(), rank(), has_scratch),
+              ::testing::IsEmpty());
 }
 
 }  // namespace ladder

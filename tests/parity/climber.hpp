@@ -32,11 +32,11 @@ class Climber {
   void wait_for_all() { comm_.barrier(); }
 
   // Trains on all ranks, and compares what each holds and sends with theory.
-  FinishedRun climb(const Rung& rung, TrainOptions options);
+  FinishedRun climb(const Trainer& rung, TrainOptions options);
   // The same in a world of these ranks' own, such as one with another transport.
-  FinishedRun climb(const Rung& rung, TrainOptions options, World& world);
+  FinishedRun climb(const Trainer& rung, TrainOptions options, World& world);
   // Trains on the first num_ranks ranks; the others wait and get an empty report.
-  FinishedRun climb_on(int num_ranks, const Rung& rung, TrainOptions options);
+  FinishedRun climb_on(int num_ranks, const Trainer& rung, TrainOptions options);
   // Local: simulates so many ranks in this one.
   FinishedRun ask_oracle(const TrainOptions& options, int num_ranks);
   // Collective: expects of the run, on rank 0, that it is the oracle's with these options, to the
@@ -47,9 +47,9 @@ class Climber {
   std::string folder_for(const std::string& name);
 
  private:
-  void start_apart(int num_ranks, const Rung& rung, TrainOptions& options) const;
+  void start_apart(int num_ranks, const Trainer& rung, TrainOptions& options) const;
   void share_hash(FinishedRun& run);
-  void expect_theory(const Rung& rung, const TrainOptions& options, const TrainReport& report,
+  void expect_theory(const Trainer& rung, const TrainOptions& options, const TrainReport& report,
                      const MemoryReading& before) const;
 
   Communicator& comm_;

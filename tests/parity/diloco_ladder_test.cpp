@@ -195,7 +195,7 @@ class ChangedPlaces : public ForwardingCommunicator {
 // With exact sums: a worker is its number, and with it its rows and its files in a checkpoint. Which
 // rank is which worker changes no bit, also from the middle of a run on. In order it does.
 TEST_ON_PROCESSES(DilocoLadder, WorkersMayChangePlacesIfSumsAreExact) {
-  Rung rung = diloco();
+  Trainer rung = diloco();
   rung.starts_by_broadcast = false;  // all with the same seed, as worker 0 is on any rank
   const auto climb_from = [&](int place, const TrainOptions& options) {
     World world(

@@ -103,11 +103,11 @@ TEST(ExactLadder, StepsThatLeaveTheRangeAreTakenAgain) {
 // steps are equal up to the order of their sums.
 TEST(ExactLadder, SendsAndHoldsWhatOrderedSumsDo) {
   Climber climber;
-  std::vector<Rung> all = rungs();
+  std::vector<Trainer> all = rungs();
   all.push_back(pipeline());
   FinishedRun step1;
-  for (const Rung& rung : all) {
-    SCOPED_TRACE(rung.step());
+  for (const Trainer& rung : all) {
+    SCOPED_TRACE(rung.step);
     TrainOptions options = with_exact_sums(climber, 4, 0);
     options.data.num_microbatches = 4;
     options.num_steps = 2;
@@ -117,7 +117,7 @@ TEST(ExactLadder, SendsAndHoldsWhatOrderedSumsDo) {
     const FinishedRun run = climber.climb(rung, options);
     const TrainReport& ordered = run.report;
     if (step1.name.empty()) step1 = run;
-    if (rung.step() != pipeline().step()) expect_close(run, step1);  // which has other rows
+    if (rung.step != pipeline().step) expect_close(run, step1);  // which has other rows
     EXPECT_NEAR(exact.losses[1] / ordered.losses[1], 1, 1e-5);
     EXPECT_EQ(exact.traffic, ordered.traffic);
     std::map<std::string, std::int64_t> others = ordered.memory.other_bytes;
@@ -158,17 +158,18 @@ void walk(Climber& climber, TrainOptions options) {
                                                                {"step4_bucketed_ddp", 2},
                                                                {"step2_sharded_data", 4},
                                                                {"step3_naive_dp", 3}}) {
-    const Rung& rung = rung_of(name);
-    const bool is_diloco = &rung == &diloco();
+    const Trainer& rung = rung_of(name);
+    const bool is_diloco = rung.ranks == Ranks::kWorkers;
     if (is_diloco && is_exact) continue;
     const int num_ranks = std::min(most, climber.size());
     SCOPED_TRACE(concat(name, " on ", num_ranks, " ranks, after step ", step));
     const int of_replica = num_ranks % num_stages == 0 ? num_stages : num_ranks;
     options.set<PipelineOptions>().num_stages = of_replica;
-    const TrainOptions own = rung.comparable(options);
+    const TrainOptions own = comparable(rung, options);
     const FinishedRun run = climber.climb_on(num_ranks, rung, own);
     if (!is_exact && !is_diloco)
-      climber.expect_oracle(run, own, &rung == &pipeline() ? num_ranks / of_replica : num_ranks);
+      climber.expect_oracle(run, own,
+                            rung.ranks == Ranks::kStages ? num_ranks / of_replica : num_ranks);
     if (climber.rank() == 0) {
       EXPECT_EQ(run.report.first_step, step);
     }

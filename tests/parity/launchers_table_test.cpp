@@ -18,10 +18,10 @@ namespace {
 // have the same order. Rungs with other objectives read other rows: ladder_table.py checks those.
 TEST(LaunchersTable, HasTheSameRungs) {
   using Entry = std::array<std::string, 3>;  // a step, the one that it must equal, within what
-  std::vector<Entry> found, wanted = {{oracle().step(), "-", "-"},
-                                      {oracle().step(), "-", "-"},  // untied
-                                      {pipeline().step(), oracle().step(), "bits"},
-                                      {diloco().step(), "-", "-"}};
+  std::vector<Entry> found, wanted = {{oracle().step, "-", "-"},
+                                      {oracle().step, "-", "-"},  // untied
+                                      {pipeline().step, oracle().step, "bits"},
+                                      {diloco().step, "-", "-"}};
   std::map<std::string, std::string> steps = {{"-", "-"}};  // of the rungs so far
   std::ifstream file(LADDER_SOURCE "/scripts/ladder_rungs.tsv");
   for (std::string line, name, step, ranks, when, equals, within, reads;
@@ -32,10 +32,10 @@ TEST(LaunchersTable, HasTheSameRungs) {
     steps[name] = step;
     if (reads != "-") found.push_back({step, steps.at(equals), within});
   }
-  const Rung* previous = &oracle();
-  for (const Rung& rung : rungs()) {
+  const Trainer* previous = &oracle();
+  for (const Trainer& rung : rungs()) {
     const bool has_its_order = rung.sums_each_microbatch == previous->sums_each_microbatch;
-    wanted.push_back({rung.step(), previous->step(), has_its_order ? "bits" : "bits,1e-2"});
+    wanted.push_back({rung.step, previous->step, has_its_order ? "bits" : "bits,1e-2"});
     previous = &rung;
   }
   EXPECT_THAT(found, ::testing::UnorderedElementsAreArray(wanted));

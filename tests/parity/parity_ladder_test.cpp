@@ -47,9 +47,9 @@ void expect_same_activations(const std::map<std::string, FinishedRun>& runs,
   const std::int64_t forward = saved_activation_bytes(options.model, options.data.microbatch_size);
   EXPECT_GE(peak("step2_sharded_data"), forward);
   EXPECT_LE(peak("step2_sharded_data"), 3 * forward);
-  for (const Rung& rung : rungs()) {
-    if (rung.step() == "step1_ddp_reference" || rung.step() == "step2_sharded_data") continue;
-    EXPECT_EQ(peak(rung.step()), peak("step2_sharded_data")) << rung.step();
+  for (const Trainer& rung : rungs()) {
+    if (rung.step == "step1_ddp_reference" || rung.step == "step2_sharded_data") continue;
+    EXPECT_EQ(peak(rung.step), peak("step2_sharded_data")) << rung.step;
   }
 }
 
@@ -71,9 +71,9 @@ void climb_all(const std::vector<Configuration>& configurations) {
     }
     std::map<std::string, FinishedRun> runs;
     std::map<SumMode, FinishedRun> answers;  // of the oracle, on rank 0
-    for (const Rung& rung : rungs()) {
-      const TrainOptions own = rung.comparable(options);
-      const FinishedRun& run = runs[rung.step()] = climber.climb(rung, own);
+    for (const Trainer& rung : rungs()) {
+      const TrainOptions own = comparable(rung, options);
+      const FinishedRun& run = runs[rung.step] = climber.climb(rung, own);
       EXPECT_EQ(run.report.losses.size(), 12u);
       if (climber.rank() != 0) continue;
       const auto [wanted, is_new] = answers.try_emplace(own.gradient_sum);

@@ -58,10 +58,10 @@ struct BusyObjective : StepObjective {
 };
 
 // The rung that shows what a trainer is without this line.
-Rung rung_for(const PlantedAnswer& mistake) {
-  Rung rung = rung_of(step_of(mistake));
+Trainer rung_for(const PlantedAnswer& mistake) {
+  Trainer rung = rung_of(step_of(mistake));
   if (mistake.name.find("without objective->") == std::string::npos) return rung;
-  rung.trainer.train = [](const TrainOptions& options, World& world) {
+  rung.train = [](const TrainOptions& options, World& world) {
     const auto make = [](const auto&, const auto&, const auto&, const FlatModel& model, auto&) {
       return std::make_unique<BusyObjective>(model);
     };
@@ -71,7 +71,7 @@ Rung rung_for(const PlantedAnswer& mistake) {
 }
 
 // On this rank: what is wrong with the run, or why there is none.
-std::string what_shows(Climber& climber, const Rung& rung, const TrainOptions& options,
+std::string what_shows(Climber& climber, const Trainer& rung, const TrainOptions& options,
                        const PlantedAnswer& mistake, const FinishedRun& right) {
   std::string all;
   try {
@@ -97,13 +97,13 @@ TEST(PlantedMistakes, AreFound) {
       ++number;
       const bool is_line = mistake.reason.empty(), counts = mistake.name.ends_with("denominator");
       if (mistake.num_ranks != climber.size() || (has_full_rows && (is_line || counts))) continue;
-      const Rung rung = rung_for(mistake);
-      const bool is_busy = rung.trainer.train != rung_of(rung.step()).trainer.train;
+      const Trainer rung = rung_for(mistake);
+      const bool is_busy = rung.train != rung_of(rung.step).train;
       const bool is_exact = mistake.name.find("exact sums") != std::string::npos;
       TrainOptions options = options_for_mistakes(climber, configuration);
       if (is_exact) options.gradient_sum = SumMode::kExact;
       const std::string name =
-          concat(rung.step(), is_busy ? ", busy" : "", is_exact ? ", exact sums" : "");
+          concat(rung.step, is_busy ? ", busy" : "", is_exact ? ", exact sums" : "");
       if (!right.contains(name)) {
         right[name] = climber.climb(rung, options);
         print_last_step(climber, concat(name, ", ", configuration.name()), right[name]);

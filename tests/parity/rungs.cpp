@@ -1,62 +1,69 @@
 #include "tests/parity/rungs.hpp"
 
+#include <algorithm>
+#include <map>
+
+#include "cmake/trainers.hpp"
 #include "common/core/check.hpp"
-#include "step0_single_gpu/train.hpp"
-#include "step1_ddp_reference/train.hpp"
-#include "step2_sharded_data/train.hpp"
-#include "step3_naive_dp/train.hpp"
-#include "step4_bucketed_ddp/train.hpp"
-#include "step5_zero1/train.hpp"
-#include "step6_zero2/train.hpp"
-#include "step7_zero3/train.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"
-#include "step8_pipeline_ga/train.hpp"
-#include "step9_diloco/train.hpp"
 
 namespace ladder {
+namespace {
 
-const Rung& oracle() {
-  static const Rung rung = {.trainer = step0::trainer()};
-  return rung;
-}
-
-const std::vector<Rung>& rungs() {
-  static const std::vector<Rung> all = {
-      {step1::trainer()},
-      {step2::trainer()},
-      {step3::trainer()},
-      {step4::trainer()},
-      {step5::trainer()},
-      {step6::trainer(), /*sums_each_microbatch=*/true},
-      {step7::trainer(), /*sums_each_microbatch=*/true, /*starts_by_broadcast=*/false},
-  };
+std::vector<Trainer> with(Ranks ranks) {
+  std::vector<Trainer> all = trainers();
+  std::erase_if(all, [&](const Trainer& trainer) { return trainer.ranks != ranks; });
   return all;
 }
 
-const Rung& pipeline() {
-  static const Rung rung = {step8::trainer()};
-  return rung;
+const Trainer& only(Ranks ranks) {
+  static const std::map<Ranks, std::vector<Trainer>> all = {
+      {Ranks::kOne, with(Ranks::kOne)},
+      {Ranks::kStages, with(Ranks::kStages)},
+      {Ranks::kWorkers, with(Ranks::kWorkers)}};
+  const std::vector<Trainer>& found = all.at(ranks);
+  check(found.size() == 1, "the ladder knows one trainer of this kind, not ", found.size());
+  return found[0];
 }
 
-const Rung& pipeline_with_objectives() {
-  static const Rung rung = {objectives::trainer()};
-  return rung;
+}  // namespace
+
+const Trainer& oracle() {
+  return only(Ranks::kOne);
 }
 
-const Rung& diloco() {
-  static const Rung rung = {step9::trainer()};
-  return rung;
+const std::vector<Trainer>& rungs() {
+  static const std::vector<Trainer> all = with(Ranks::kReplicas);
+  return all;
 }
 
-const Rung& rung_of(const std::string& step) {
-  if (step == oracle().step()) return oracle();
-  if (step == pipeline().step()) return pipeline();
-  if (step == pipeline_with_objectives().step()) return pipeline_with_objectives();
-  if (step == diloco().step()) return diloco();
-  for (const Rung& rung : rungs()) {
-    if (rung.step() == step) return rung;
-  }
-  throw CheckError("there is no rung " + step);
+const Trainer& pipeline() {
+  return only(Ranks::kStages);
+}
+
+const Trainer& pipeline_with_objectives() {
+  static const Trainer trainer = objectives::trainer();
+  return trainer;
+}
+
+const Trainer& diloco() {
+  return only(Ranks::kWorkers);
+}
+
+const Trainer& rung_of(const std::string& step) {
+  static const std::vector<Trainer> all = [] {
+    std::vector<Trainer> steps = trainers();
+    steps.push_back(pipeline_with_objectives());
+    return steps;
+  }();
+  const auto found = std::ranges::find(all, step, &Trainer::step);
+  check(found != all.end(), "there is no rung ", step);
+  return *found;
+}
+
+TrainOptions comparable(const Trainer& rung, const TrainOptions& options) {
+  return rung.sums_each_microbatch ? with_sums_of_any_order(options) : options;
 }
 
 }  // namespace ladder
