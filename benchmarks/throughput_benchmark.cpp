@@ -52,14 +52,14 @@ double slowest(double seconds, Communicator& comm) {
   return all.max().item<double>();
 }
 
-void measure(benchmark::State& state, const Trainer& trainer, World& world) {
+void measure(benchmark::State& state, const Trainer& trainer, Communicator& comm) {
   const TrainOptions options = options_of(trainer);
   double tokens = 0, total_s = 0;
   for (auto _ : state) {
-    const TrainReport report = trainer.train(options, world);
+    const TrainReport report = trainer.train(options, comm);
     const double own_s =
         std::accumulate(report.step_seconds.begin() + kWarmup, report.step_seconds.end(), 0.0);
-    const double run_s = slowest(own_s, world.comm());
+    const double run_s = slowest(own_s, comm);
     state.SetIterationTime(run_s);
     tokens += static_cast<double>(std::accumulate(report.denominators.begin() + kWarmup,
                                                   report.denominators.end(), std::int64_t{0}));
@@ -73,7 +73,7 @@ void add_all(World& world) {
   for (const Trainer& trainer : trainers_on(num_ranks)) {
     benchmark::RegisterBenchmark(
         (trainer.step + "/ranks:" + std::to_string(num_ranks)).c_str(),
-        [trainer, &world](benchmark::State& state) { measure(state, trainer, world); })
+        [trainer, &world](benchmark::State& state) { measure(state, trainer, world.comm()); })
         ->Iterations(2)
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);

@@ -15,9 +15,9 @@
 
 namespace ladder::step0 {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  check_alone(world.comm().size());
-  Run run(options, world.comm());      // log, metrics, signals, folders: plumbing
+TrainReport train(const TrainOptions& options, Communicator& comm) {
+  check_alone(comm.size());
+  Run run(options, comm);              // log, metrics, signals, folders: plumbing
   FlatModel flat(layout_of(options));  // all parameters in one buffer, all gradients in another
   const Model model = build_model(options, flat);
   FlatGradients grads(flat);

@@ -19,7 +19,7 @@ struct MovedGraphs {
 namespace ladder::step0 {
 
 // Trains as `options` say. Throws UsageError in a world of several ranks.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, Communicator& comm);
 
 // 4 bytes each for parameters and gradients, 8 for AdamW's two moments: 16 per element of the
 // layout. Throws UsageError for several ranks.

@@ -31,8 +31,8 @@ class Step0Test : public ::testing::Test {
 
   TrainReport train(TrainOptions options) {
     finalize(options);
-    World world(Transport::kSelf);
-    return step0::train(options, world);
+    SelfCommunicator alone;
+    return step0::train(options, alone);
   }
 
   TempFolder folder_;

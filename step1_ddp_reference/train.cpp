@@ -18,8 +18,7 @@
 
 namespace ladder::step1 {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();  // every line that communicates names it
+TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
   FlatModel flat(layout_of(options));
   const Model model = build_model(options, flat);

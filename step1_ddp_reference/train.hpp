@@ -5,7 +5,7 @@
 
 namespace ladder::step1 {
 
-TrainReport train(const TrainOptions& options, World& world);  // collective
+TrainReport train(const TrainOptions& options, Communicator& comm);  // collective
 
 // A replica plus the Reducer's buckets: 4 more bytes per parameter, without padding.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

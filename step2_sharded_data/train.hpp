@@ -5,7 +5,7 @@
 
 namespace ladder::step2 {
 
-TrainReport train(const TrainOptions& options, World& world);  // collective
+TrainReport train(const TrainOptions& options, Communicator& comm);  // collective
 
 // The same as step 1: the Reducer's buckets are still there.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

@@ -14,8 +14,7 @@
 
 namespace ladder::step3 {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();
+TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
   FlatModel flat(layout_of(options));
   const Model model = build_model(options, flat);

@@ -5,7 +5,7 @@
 
 namespace ladder::step3 {
 
-TrainReport train(const TrainOptions& options, World& world);  // collective
+TrainReport train(const TrainOptions& options, Communicator& comm);  // collective
 
 // A replica and nothing else.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

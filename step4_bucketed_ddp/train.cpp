@@ -15,8 +15,7 @@
 
 namespace ladder::step4 {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();
+TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
   FlatModel flat(layout_of(options));
   const Model model = build_model(options, flat);

@@ -6,7 +6,7 @@
 
 namespace ladder::step4 {
 
-TrainReport train(const TrainOptions& options, World& world);  // collective
+TrainReport train(const TrainOptions& options, Communicator& comm);  // collective
 
 // A replica and nothing else: the buckets are the gradients themselves.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

@@ -17,8 +17,7 @@
 
 namespace ladder::step5 {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();
+TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
   FlatModel flat(layout_of(options, shard_multiple(comm.size())));  // each unit has N equal slices
   const Model model = build_model(options, flat);

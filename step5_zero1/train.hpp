@@ -5,7 +5,7 @@
 
 namespace ladder::step5 {
 
-TrainReport train(const TrainOptions& options, World& world);  // collective
+TrainReport train(const TrainOptions& options, Communicator& comm);  // collective
 
 // All parameters and gradients, and 1/N of the optimizer state.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

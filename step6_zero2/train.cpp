@@ -17,8 +17,7 @@
 
 namespace ladder::step6 {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();
+TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
   FlatModel flat(layout_of(options, shard_multiple(comm.size())));
   const Model model = build_model(options, flat);

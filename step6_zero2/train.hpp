@@ -5,7 +5,7 @@
 
 namespace ladder::step6 {
 
-TrainReport train(const TrainOptions& options, World& world);  // collective
+TrainReport train(const TrainOptions& options, Communicator& comm);  // collective
 
 // All parameters, and 1/N of the gradients and of the optimizer state.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

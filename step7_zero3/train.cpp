@@ -16,8 +16,7 @@
 
 namespace ladder::step7 {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();
+TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
   const int prefetch = options.get<PrefetchOptions>().num_units;
   ShardedModel model(model_builder(options), prefetch, comm, options.device);  // 1/N of it

@@ -22,7 +22,7 @@ struct PrefetchOptions {
 
 namespace ladder::step7 {
 
-TrainReport train(const TrainOptions& options, World& world);  // collective
+TrainReport train(const TrainOptions& options, Communicator& comm);  // collective
 
 // 1/N of everything.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

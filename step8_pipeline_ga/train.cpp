@@ -17,8 +17,9 @@
 
 namespace ladder::step8 {
 
-TrainReport train(const TrainOptions& options, World& world, const MakeObjective& make_objective) {
-  const Mesh mesh = Mesh::split(world.comm(), num_stages_of(options, world.comm().size()));
+TrainReport train(const TrainOptions& options, Communicator& comm,
+                  const MakeObjective& make_objective) {
+  const Mesh mesh = Mesh::split(comm, num_stages_of(options, comm.size()));
   Run run(options, mesh);
   const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank());
   run.announce(describe_pipeline(options, plan.cut));

@@ -11,7 +11,8 @@ namespace ladder::step8 {
 
 // Trains for what make_objective makes. Collective. Throws UsageError naming --pipeline-stages if the
 // stages do not divide the ranks, or there are fewer microbatches or blocks than stages.
-TrainReport train(const TrainOptions& options, World& world, const MakeObjective& make_objective);
+TrainReport train(const TrainOptions& options, Communicator& comm,
+                  const MakeObjective& make_objective);
 
 // 16 bytes per parameter of the rank's own stage.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
@@ -47,7 +48,7 @@ inline Trainer trainer() {
       .step = "step8_pipeline_ga",
       .ranks = Ranks::kStages,
       .train = [](const TrainOptions& options,
-                  World& world) { return train(options, world, next_token); },
+                  Communicator& comm) { return train(options, comm, next_token); },
       .state_bytes = state_bytes,
       .traffic = traffic,
       .working_bytes = working_bytes,

@@ -85,10 +85,8 @@ class DilocoCostCard : public RankTest {
   double share_hidden(std::int64_t sync_delay) const {
     // The averages are larger, the round's records are not.
     constexpr std::size_t kEagerBytes = 4096;
-    auto lazy = std::make_unique<LazyCommunicator>(comm_, /*num_tests=*/10, kEagerBytes);
-    const LazyCommunicator& transport = *lazy;
-    World world(std::move(lazy), test_world().transport());
-    step9::train(tiny_run({.sync_every = 4, .sync_delay = sync_delay}, 0), world);
+    LazyCommunicator transport(comm_, /*num_tests=*/10, kEagerBytes);
+    step9::train(tiny_run({.sync_every = 4, .sync_delay = sync_delay}, 0), transport);
     EXPECT_EQ(transport.num_started(), 3);
     return 1 - static_cast<double>(transport.num_waited_for()) / 3;
   }
@@ -112,7 +110,7 @@ TEST_ON_RANKS(DilocoCostCard, ARunSendsWhatItSaysInEachFormat) {
       // It also saves while an average is in flight.
       const TrainOptions options = tiny_run(
           {.sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire}, 3, sums);
-      const TrainReport report = step9::train(options, test_world());
+      const TrainReport report = step9::train(options, comm_);
       EXPECT_EQ(report.losses.size(), 12U);
       EXPECT_EQ(report.traffic, step9::traffic(options, steps_of(report), size_, rank_));
     }

@@ -22,8 +22,7 @@
 
 namespace ladder::step9 {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();
+TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
   run.exact_sums().turn_off();                 // a worker's own gradients have one order
   ModelCopy own(options, layout_of(options));  // this worker's

@@ -6,7 +6,8 @@
 
 namespace ladder::step9 {
 
-TrainReport train(const TrainOptions& options, World& world);  // collective: every rank is a worker
+TrainReport train(const TrainOptions& options,
+                  Communicator& comm);  // collective: every rank is a worker
 
 // A replica, the global parameters and the outer momentum: 24 bytes per element with AdamW inside.
 // While an average is in flight over a delay, also the pseudogradient of its fragment.

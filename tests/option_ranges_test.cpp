@@ -146,7 +146,7 @@ TEST(ExactSums, RefuseWhatTheyCannotHave) {
     EXPECT_EQ(microbatches_of_all(options, /*num_replicas=*/77), 24);
   }
   // What has no hooks on its gradients' sum.
-  World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
+  SelfCommunicator alone;
   const Trainer trainer = cuda_graphs::trainer();
   const Words words = {"--gradient-sum", "exact", "--device", "cpu", "--quiet"};
   expect_throws<UsageError>([&] { trainer.train(parse_words(trainer, words).options, alone); },

@@ -63,10 +63,9 @@ class SimulatedWorld : public ::testing::TestWithParam<Case> {
     options.num_ranks = num_ranks;
     options.simulated_rank = rank;
     finalize(options);
-    World world(std::make_unique<SimulatedCommunicator>(rank, num_ranks, link),
-                Transport::kSimulated);
+    SimulatedCommunicator comm(rank, num_ranks, link);
     const MemoryReading before = read_memory();
-    const TrainReport report = trainer().train(options, world);
+    const TrainReport report = trainer().train(options, comm);
     EXPECT_THAT(differences_from_theory(trainer(), options, report, before, num_ranks, rank),
                 IsEmpty());
     return report;
@@ -90,8 +89,7 @@ TEST_P(SimulatedWorld, SendsWhatTheSameRankSendsToRealOnes) {
   for (const int num_ranks : {2, 4}) {
     std::vector<TrainReport> real(static_cast<std::size_t>(num_ranks));
     run_as_threads(num_ranks, [&](Communicator& comm) {
-      World world(comm.split(0, 0), Transport::kThreads);
-      real[static_cast<std::size_t>(comm.rank())] = trainer().train(options_on(num_ranks), world);
+      real[static_cast<std::size_t>(comm.rank())] = trainer().train(options_on(num_ranks), comm);
     });
     for (int rank = 0; rank < num_ranks; ++rank) {
       SCOPED_TRACE(concat("rank ", rank, " of ", num_ranks));

@@ -179,10 +179,10 @@ TEST_F(TraceTest, IsWrittenWhenARunDiverges) {
 // Nothing can be collective then: each rank writes what it knows.
 TEST_F(TraceTest, IsWrittenWhenOneRankFails) {
   Trainer trainer = step4::trainer();
-  trainer.train = [](const TrainOptions& options, World& world) {
-    const TrainReport report = step4::trainer().train(options, world);
-    check(world.comm().rank() != 1, "sample 17 cannot be read");
-    world.comm().barrier();
+  trainer.train = [](const TrainOptions& options, Communicator& comm) {
+    const TrainReport report = step4::trainer().train(options, comm);
+    check(comm.rank() != 1, "sample 17 cannot be read");
+    comm.barrier();
     return report;
   };
   EXPECT_EQ(run(trainer, kTwoRanks + "--steps 3" + traced_to(file_)), kExitError);
@@ -197,9 +197,9 @@ TEST_F(TraceTest, ThatCannotBeWrittenCostsNoResult) {
   for (const char* resumed : {"", "--resume auto"}) {
     const std::string full = folder_.path("full.json");
     Trainer trainer = step4::trainer();
-    trainer.train = [](const TrainOptions& options, World& world) {
-      const TrainReport report = step4::trainer().train(options, world);
-      if (world.comm().rank() == 0) {
+    trainer.train = [](const TrainOptions& options, Communicator& comm) {
+      const TrainReport report = step4::trainer().train(options, comm);
+      if (comm.rank() == 0) {
         fs::remove(options.output.trace);
         fs::create_symlink("/dev/full", options.output.trace);
       }
@@ -220,9 +220,9 @@ TEST_F(TraceTest, ThatCannotBeWrittenCostsNoResult) {
 
 TEST_F(TraceTest, IsWrittenWhenASignalStopsTheRun) {
   Trainer trainer = step4::trainer();
-  trainer.train = [](const TrainOptions& options, World& world) {
+  trainer.train = [](const TrainOptions& options, Communicator& comm) {
     StopSignal::raise();
-    return step4::trainer().train(options, world);
+    return step4::trainer().train(options, comm);
   };
   const Trace trace = traced(trainer, "--steps 10", kTwoRanks, kExitStopped);
   for (const RankTrace& rank : trace.ranks) EXPECT_THAT(rank.spans_named("step"), SizeIs(1));

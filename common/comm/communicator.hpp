@@ -27,6 +27,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -110,6 +111,11 @@ class Communicator {
   // What this rank has sent so far through this group and all groups that share its meter: the
   // groups split from it and the groups from which it was split.
   virtual Traffic traffic() const = 0;
+
+  // From now on it is this optimizer step, which messages about calls name. Local.
+  virtual void begin_step(std::int64_t /*step*/) {}
+  // How long a simulated rank has waited so far, without time passing; nothing for a real one.
+  virtual std::optional<double> simulated_wait_s() const { return std::nullopt; }
 };
 
 // What a rank passes to split(), and the ranks that then form the group of this color, in its

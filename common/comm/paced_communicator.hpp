@@ -30,27 +30,11 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "common/comm/forwarding_communicator.hpp"
+#include "common/comm/link.hpp"
 
 namespace ladder {
-
-struct Link {
-  double latency_us = 0;  // for each message
-  double gbit_per_s = 0;  // 10^9 bits
-
-  bool is_on() const { return latency_us != 0 || gbit_per_s != 0; }
-  bool operator==(const Link&) const = default;
-};
-
-// "50:1" is 50 µs and 1 Gbit/s. Throws UsageError naming --link if the text is not such a pair, the
-// latency is negative or the bandwidth is zero.
-Link parse_link(const std::string& text);
-
-// How long the link takes to send this: a latency per message, and the bytes at its bandwidth. A
-// link that is off takes no time.
-double link_seconds(const Link& link, const OpTraffic& sent);
 
 class PacedCommunicator final : public ForwardingCommunicator {
  public:

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "common/comm/launcher_environment.hpp"
+#include "common/comm/nccl/nccl_communicator.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
+#include "common/comm/paced_communicator.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/store/store_communicator.hpp"
 #include "common/core/check.hpp"
@@ -22,11 +24,6 @@
 
 namespace ladder {
 namespace {
-
-constexpr std::pair<Transport, const char*> kTransports[] = {
-    {Transport::kAuto, "auto"},          {Transport::kSelf, "self"},   {Transport::kMpi, "mpi"},
-    {Transport::kThreads, "threads"},    {Transport::kStore, "store"}, {Transport::kNccl, "nccl"},
-    {Transport::kSimulated, "simulated"}};
 
 Transport resolve(Transport transport, int num_ranks) {
   const bool is_torchrun = launcher() == Launcher::kTorchrun;
@@ -72,21 +69,6 @@ bool mpi_is_running() {  // whether or not this World started it
 #endif
 
 }  // namespace
-
-Transport parse_transport(const std::string& name) {
-  for (const auto& [transport, its_name] : kTransports) {
-    if (name == its_name) return transport;
-  }
-  throw UsageError(concat("--transport is '", name,
-                          "', it must be auto, self, mpi, threads, store, nccl or simulated"));
-}
-
-const char* to_string(Transport transport) {
-  for (const auto& [known, its_name] : kTransports) {
-    if (transport == known) return its_name;
-  }
-  throw CheckError(concat("no such transport: ", static_cast<int>(transport)));
-}
 
 struct World::Process {
   Transport transport = Transport::kSelf;

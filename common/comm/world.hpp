@@ -7,21 +7,13 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "common/comm/communicator.hpp"
-#include "common/comm/nccl/nccl_communicator.hpp"
-#include "common/comm/paced_communicator.hpp"
+#include "common/comm/link.hpp"
+#include "common/comm/nccl/nccl_options.hpp"
+#include "common/comm/transport.hpp"
 
 namespace ladder {
-
-// kAuto: where a launcher started several ranks, store if it is torchrun, else mpi; self for one
-// rank; on GPUs nccl if each rank has one. kThreads: run_as_threads.hpp.
-// kSimulated: simulated_communicator.hpp.
-enum class Transport { kAuto, kSelf, kMpi, kThreads, kStore, kNccl, kSimulated };
-// "auto", "self", "mpi", "threads", "store", "nccl", "simulated"; anything else is a UsageError.
-Transport parse_transport(const std::string& name);
-const char* to_string(Transport transport);
 
 class World {
  public:

@@ -160,17 +160,6 @@ TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
   expect_throws<UsageError>([] { launched_local_rank(); }, {"but no MPI_LOCALRANKID"});
 }
 
-TEST_F(WorldTest, TransportsHaveNames) {
-  for (const auto transport :
-       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads, Transport::kStore,
-        Transport::kNccl, Transport::kSimulated}) {
-    EXPECT_EQ(parse_transport(to_string(transport)), transport);
-  }
-  expect_throws<UsageError>(
-      [] { parse_transport("gloo"); },
-      {"'gloo', it must be auto, self, mpi, threads, store, nccl or simulated"});
-}
-
 TEST_F(WorldTest, ALinkPacesTheCommunicator) {
   World world(Transport::kAuto, {.latency_us = 1e6, .gbit_per_s = 1});
   EXPECT_NE(dynamic_cast<PacedCommunicator*>(&world.comm()), nullptr);

@@ -11,8 +11,6 @@
 #include <sstream>
 #include <utility>
 
-#include "common/comm/checking/checking_communicator.hpp"
-#include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -143,8 +141,7 @@ void RunFiles::log(const Json& line) {
 }
 
 void StepMeter::begin_step(std::int64_t step) {
-  const auto* const simulated = find_communicator<SimulatedCommunicator>(world_);
-  if (simulated != nullptr) waited_s_ = simulated->waited_s();
+  waited_s_ = world_.simulated_wait_s().value_or(0);
   timer_.restart();
   span_.emplace("step", TraceNumber{"step", step});
   counted_ = world_.traffic();
@@ -152,12 +149,11 @@ void StepMeter::begin_step(std::int64_t step) {
 }
 
 void StepMeter::end_step() {
-  const auto* const simulated = find_communicator<SimulatedCommunicator>(world_);
-  if (simulated == nullptr) {
-    report_.step_seconds.push_back(timer_.seconds());
-  } else {  // it waits without time passing
-    report_.simulated_waits_s.push_back(simulated->waited_s() - waited_s_);
+  if (const std::optional<double> waited_s = world_.simulated_wait_s()) {  // no time has passed
+    report_.simulated_waits_s.push_back(*waited_s - waited_s_);
     report_.step_seconds.push_back(computing_.seconds() + report_.simulated_waits_s.back());
+  } else {
+    report_.step_seconds.push_back(timer_.seconds());
   }
   span_.reset();
   count_traffic();
@@ -314,8 +310,7 @@ bool Run::next_step() {
   meter_.begin_step(step_ + 1);
   learning_rate_ = ladder::learning_rate(options_.lr, step_ - loss_scaler_.state().skipped_steps,
                                          options_.num_steps);
-  auto* const checking = find_communicator<CheckingCommunicator>(mesh_.world);
-  if (checking != nullptr) checking->begin_step(step_ + 1);
+  mesh_.world.begin_step(step_ + 1);
   return true;
 }
 

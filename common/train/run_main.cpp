@@ -193,13 +193,13 @@ bool keep_trace(TraceFile& trace, bool is_of_all, const Communicator& comm, Cons
 }
 
 // A run that fails leaves its trace, which may show why.
-TrainReport train(const TrainOptions& options, const Trainer& trainer, World& world,
+TrainReport train(const TrainOptions& options, const Trainer& trainer, Communicator& comm,
                   TraceFile& trace, Console& console) {
   try {
-    return trainer.train(options, world);
+    return trainer.train(options, comm);
   } catch (const std::exception& error) {
     const bool is_on_all = dynamic_cast<const Diverged*>(&error) != nullptr;
-    keep_trace(trace, is_on_all, world.comm(), console);
+    keep_trace(trace, is_on_all, comm, console);
     throw;
   }
 }
@@ -237,7 +237,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   if (is_main && !options.output.is_quiet)
     console.line(describe_start(options, trainer, comm.size(), comm.rank()));
   const Timer timer;
-  TrainReport report = train(options, trainer, world, trace, console);
+  TrainReport report = train(options, trainer, comm, trace, console);
   const double total_s = timer.seconds();
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());

@@ -31,7 +31,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using Train = TrainReport (*)(const TrainOptions& options, World& world);
+using Train = TrainReport (*)(const TrainOptions& options, Communicator& comm);
 
 Trainer trainer_of(Train train) {
   return {.step = "step_x",
@@ -80,16 +80,14 @@ class RunMain : public ::testing::Test {
 
 // Each rank's part of the report is in its place, and no memory, which no thread has for itself.
 TEST_F(RunMain, ReportsEachRankInItsPlace) {
-  const auto train = [](const TrainOptions& options, World& world) {
-    EXPECT_EQ(world.transport(), Transport::kThreads);
-    EXPECT_EQ(world.local_rank(), world.comm().rank());
+  const auto train = [](const TrainOptions& options, Communicator& comm) {
     EXPECT_EQ(at::get_num_threads(), 2);
-    ladder::Run run(options, world.comm());
+    ladder::Run run(options, comm);
     TrainReport report = run.report();
-    report.data_bytes_read = 10 + world.comm().rank();
+    report.data_bytes_read = 10 + comm.rank();
     report.losses = {0.5};
-    report.traffic[CommOp::kSend].calls = world.comm().rank();
-    world.comm().barrier();
+    report.traffic[CommOp::kSend].calls = comm.rank();
+    comm.barrier();
     return report;
   };
   EXPECT_EQ(run(train, {"--ranks", "3", "--threads", "2"}), kExitDone);
@@ -109,8 +107,8 @@ TEST_F(RunMain, ReportsEachRankInItsPlace) {
 }
 
 TEST_F(RunMain, LogsNoMemory) {
-  const auto train = [](const TrainOptions& options, World& world) {
-    ladder::Run run(options, world.comm());
+  const auto train = [](const TrainOptions& options, Communicator& comm) {
+    ladder::Run run(options, comm);
     run.next_step();
     run.record({.loss = 1, .grad_norm = 1, .param_norm = 1, .denominator = 1});
     return run.report();
@@ -124,26 +122,27 @@ TEST_F(RunMain, LogsNoMemory) {
 
 // The other ranks wait for the one that has failed, or for one another.
 template <class Error>
-TrainReport fail_on_rank_2(const TrainOptions& /*options*/, World& world, const Error& error) {
-  if (world.comm().rank() == 2) throw error;
-  world.comm().barrier();
-  ADD_FAILURE() << "rank " << world.comm().rank() << " was not woken with an error";
+TrainReport fail_on_rank_2(const TrainOptions& /*options*/, Communicator& comm,
+                           const Error& error) {
+  if (comm.rank() == 2) throw error;
+  comm.barrier();
+  ADD_FAILURE() << "rank " << comm.rank() << " was not woken with an error";
   return {};
 }
 
 TEST_F(RunMain, AnErrorOnOneRankEndsAllAndIsSaidOnce) {
-  const auto check_error = [](const TrainOptions& options, World& world) {
-    return fail_on_rank_2(options, world, CheckError("no more disk"));
+  const auto check_error = [](const TrainOptions& options, Communicator& comm) {
+    return fail_on_rank_2(options, comm, CheckError("no more disk"));
   };
   EXPECT_EQ(run(check_error), kExitError);
   EXPECT_EQ(errors_, "error: rank 2: no more disk\n");
-  const auto usage_error = [](const TrainOptions& options, World& world) {
-    return fail_on_rank_2(options, world, UsageError("--lr is 7"));
+  const auto usage_error = [](const TrainOptions& options, Communicator& comm) {
+    return fail_on_rank_2(options, comm, UsageError("--lr is 7"));
   };
   EXPECT_EQ(run(usage_error), kExitUsage);
   EXPECT_EQ(errors_, "error: rank 2: --lr is 7\n");
-  const auto libtorchs_error = [](const TrainOptions& options, World& world) {
-    return fail_on_rank_2(options, world, c10::Error({"", "", 0}, "shapes differ"));
+  const auto libtorchs_error = [](const TrainOptions& options, Communicator& comm) {
+    return fail_on_rank_2(options, comm, c10::Error({"", "", 0}, "shapes differ"));
   };
   EXPECT_EQ(run(libtorchs_error), kExitError);
   EXPECT_EQ(errors_, "error: rank 2: shapes differ\n") << "without a stack trace";
@@ -152,8 +151,8 @@ TEST_F(RunMain, AnErrorOnOneRankEndsAllAndIsSaidOnce) {
 
 // Of all errors one is shown: that of the first rank. The others may fail because of it.
 TEST_F(RunMain, AnErrorOfAllRanksIsSaidOnce) {
-  const auto train = [](const TrainOptions&, World& world) -> TrainReport {
-    throw CheckError(concat("no data on ", world.comm().size(), " ranks"));
+  const auto train = [](const TrainOptions&, Communicator& comm) -> TrainReport {
+    throw CheckError(concat("no data on ", comm.size(), " ranks"));
   };
   EXPECT_EQ(run(train), kExitError);
   EXPECT_THAT(errors_, AllOf(StartsWith("error: rank "), HasSubstr("no data on 3 ranks")));
@@ -162,11 +161,11 @@ TEST_F(RunMain, AnErrorOfAllRanksIsSaidOnce) {
 
 // A signal is for the process; the ranks agree on the step at which they stop.
 TEST_F(RunMain, ASignalStopsAllRanks) {
-  const auto train = [](const TrainOptions& options, World& world) {
-    ladder::Run run(options, world.comm());
+  const auto train = [](const TrainOptions& options, Communicator& comm) {
+    ladder::Run run(options, comm);
     StopSignal::begin_training();
-    if (world.comm().rank() == 2) std::raise(SIGUSR1);
-    const double requests = all_reduce_sum(run.stop_requested() ? 1.0 : 0.0, world.comm());
+    if (comm.rank() == 2) std::raise(SIGUSR1);
+    const double requests = all_reduce_sum(run.stop_requested() ? 1.0 : 0.0, comm);
     TrainReport report = run.report();
     report.was_stopped = requests > 0;
     return report;
@@ -176,16 +175,16 @@ TEST_F(RunMain, ASignalStopsAllRanks) {
 }
 
 TEST_F(RunMain, ALinkSlowsThreadsDown) {
-  const auto train = [](const TrainOptions&, World& world) {
-    EXPECT_NE(find_communicator<PacedCommunicator>(world.comm()), nullptr);
-    EXPECT_EQ(all_reduce_sum(1.0, world.comm()), 3);
+  const auto train = [](const TrainOptions&, Communicator& comm) {
+    EXPECT_NE(find_communicator<PacedCommunicator>(comm), nullptr);
+    EXPECT_EQ(all_reduce_sum(1.0, comm), 3);
     return TrainReport();
   };
   EXPECT_EQ(run(train, {"--ranks", "3", "--link", "1:100"}), kExitDone) << errors_;
 }
 
 TEST_F(RunMain, WantsToKnowHowManyThreads) {
-  const auto never = [](const TrainOptions&, World&) -> TrainReport {
+  const auto never = [](const TrainOptions&, Communicator&) -> TrainReport {
     throw CheckError("must not train");
   };
   EXPECT_EQ(run(never, {}), kExitUsage);
@@ -198,7 +197,7 @@ TEST_F(RunMain, WantsToKnowHowManyThreads) {
 // Nothing is written, and what to do instead is said.
 TEST_F(RunMain, SaysWhyThereIsNoGpu) {
   if (cuda_problem().empty()) return;  // there is one
-  const int code = run([](const TrainOptions&, World&) { return TrainReport(); },
+  const int code = run([](const TrainOptions&, Communicator&) { return TrainReport(); },
                        {"--transport", "auto", "--device", "cuda"});
   EXPECT_EQ(code, kExitUsage);
   EXPECT_THAT(errors_, AllOf(HasSubstr("--device cuda: " + cuda_problem()), HasSubstr("the CPU")));

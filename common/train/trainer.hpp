@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "common/comm/communicator.hpp"
 #include "common/comm/traffic.hpp"
-#include "common/comm/world.hpp"
 #include "common/core/json.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
@@ -52,7 +52,7 @@ struct Trainer {
   bool starts_by_broadcast = true;
   // Collective: every rank of the world calls it with the same options. If one rank throws, the
   // others wait until the caller ends them, as run_main does.
-  TrainReport (*train)(const TrainOptions& options, World& world);
+  TrainReport (*train)(const TrainOptions& options, Communicator& comm);
   // Theory: what is held between steps, padding included. Throws UsageError for a world in which
   // the step cannot run.
   RankTheory<StateBytes> state_bytes;

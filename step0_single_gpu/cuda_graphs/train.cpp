@@ -13,9 +13,9 @@
 
 namespace ladder::cuda_graphs {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  check_alone(world.comm().size());
-  Run run(options, world.comm());
+TrainReport train(const TrainOptions& options, Communicator& comm) {
+  check_alone(comm.size());
+  Run run(options, comm);
   FlatModel flat(layout_of(options));
   const Model model = build_model(options, flat);
   FlatGradients grads(flat);

@@ -6,7 +6,7 @@
 namespace ladder::cuda_graphs {
 
 // To the same bits as step 0. Throws UsageError in a world of several ranks.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, Communicator& comm);
 
 // Those of step 0; the graphs' own memory is no model state. Throws UsageError on the CPU.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

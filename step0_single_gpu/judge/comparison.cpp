@@ -118,7 +118,7 @@ std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& 
 
 FinishedRun ask_oracle(TrainOptions options, int num_replicas, const std::string& out) {
   const Trainer oracle = step0::trainer();
-  World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
+  SelfCommunicator alone;
   if (options.gradient_sum == SumMode::kExact)
     options.data.step_microbatches = microbatches_of_all(options, std::exchange(num_replicas, 1));
   options.set<OracleOptions>() = {num_replicas};

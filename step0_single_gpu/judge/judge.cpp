@@ -148,18 +148,14 @@ void Judge::judge(const Case& one) {
 }
 
 Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& watch) {
-  struct Borrowed final : ForwardingCommunicator {
-    using ForwardingCommunicator::ForwardingCommunicator;
-  };
   Trained trained = {{}, wanted.output.out};
   TrainOptions options = wanted;
   const int num_stages = judged_.trainer.num_stages(options, watch.size());
   if (judged_.starts_by_broadcast)
     options.seed += static_cast<std::uint64_t>(watch.rank() / num_stages);
   const auto run = [&] {
-    World world(std::make_unique<Borrowed>(watch), Transport::kMpi);
     const MemoryReading before = read_memory();
-    trained.reports.push_back(judged_.trainer.train(options, world));
+    trained.reports.push_back(judged_.trainer.train(options, watch));
     for (const std::string& line :
          differences_from_theory(judged_.trainer, options, trained.reports.back(), before,
                                  watch.size(), watch.rank())) {

@@ -2,10 +2,9 @@
 
 namespace ladder::hang {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Replica replica(options, world.comm());
-  kTrainers.at(static_cast<std::size_t>(options.get<HangOptions>().trainer - 1))(replica,
-                                                                                 world.comm());
+TrainReport train(const TrainOptions& options, Communicator& comm) {
+  Replica replica(options, comm);
+  kTrainers.at(static_cast<std::size_t>(options.get<HangOptions>().trainer - 1))(replica, comm);
   return replica.finish();
 }
 

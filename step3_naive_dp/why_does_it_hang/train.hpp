@@ -22,7 +22,7 @@ struct HangOptions {
 namespace ladder::hang {
 
 // With the trainer that --trainer names. Collective.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, Communicator& comm);
 
 // Once it is mended: what step 3 sends, and what the trainer adds.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);

@@ -35,7 +35,7 @@ inline Trainer trainer() {
       .step = "objectives",
       .ranks = Ranks::kStages,
       .train = [](const TrainOptions& options,
-                  World& world) { return step8::train(options, world, make_objective); },
+                  Communicator& comm) { return step8::train(options, comm, make_objective); },
       .state_bytes = state_bytes,
       .traffic = traffic,
       .num_stages = num_stages_of,

@@ -20,8 +20,7 @@
 
 namespace ladder::elastic {
 
-TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();  // of this worker alone
+TrainReport train(const TrainOptions& options, Communicator& comm) {
   check_alone(comm.size());
   Run run(options, comm);
   ModelCopy own(options, layout_of(options));                      // this worker's

@@ -7,7 +7,7 @@
 namespace ladder::elastic {
 
 // Of one worker, which is a world of its own. Throws UsageError for several ranks.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, Communicator& comm);
 
 // What a worker of step 9 holds. Its world has no other rank to send to; what workers send to each
 // other is not counted. Throws UsageError for several ranks.

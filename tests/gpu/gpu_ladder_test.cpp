@@ -53,7 +53,7 @@ class GpuLadder : public RankTest {
   FinishedRun train(const Trainer& rung, TrainOptions options) {
     options = options_for(rung, options);
     options.output.out = folder_.path(concat("run ", num_runs_++));
-    const TrainReport report = rung.train(options, *world_);
+    const TrainReport report = rung.train(options, world_->comm());
     return {rung.step, report, options.output.out};
   }
   FinishedRun ask_oracle(const TrainOptions& options, int num_replicas) {

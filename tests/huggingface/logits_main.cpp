@@ -23,8 +23,8 @@ void write_tensors(const std::filesystem::path& path, const std::vector<NamedTen
   file.finish();
 }
 
-TrainReport write_logits(const TrainOptions& options, World& world) {
-  Run run(options, world.comm());
+TrainReport write_logits(const TrainOptions& options, Communicator& comm) {
+  Run run(options, comm);
   FlatModel flat(layout_of(options));
   const Model model = build_model(options, flat);
   const FlatGradients grads(flat);

@@ -36,15 +36,15 @@ Climber::~Climber() {
 }
 
 FinishedRun Climber::climb(const Trainer& rung, TrainOptions options) {
-  return climb(rung, std::move(options), test_world());
+  return climb(rung, std::move(options), comm_);
 }
 
-FinishedRun Climber::climb(const Trainer& rung, TrainOptions options, World& world) {
+FinishedRun Climber::climb(const Trainer& rung, TrainOptions options, Communicator& comm) {
   options = options_for(rung, options);
   start_apart(size(), rung, options);
   options.output.out = folder_for(rung.step);
   const MemoryReading before = read_memory();
-  FinishedRun run = {rung.step, rung.train(options, world), options.output.out};
+  FinishedRun run = {rung.step, rung.train(options, comm), options.output.out};
   expect_theory(rung, options, run.report, before);
   share_hash(run);  // rank 0 has written its checkpoint
   return run;
@@ -62,10 +62,7 @@ FinishedRun Climber::climb_on(int num_ranks, const Trainer& rung, TrainOptions o
   FinishedRun run = {rung.step, {}, options.output.out};
   const bool takes_part = rank() < num_ranks;
   std::unique_ptr<Communicator> group = comm_.split(takes_part ? 0 : -1, rank());
-  if (takes_part) {
-    World world(std::move(group), test_world().transport());
-    run.report = rung.train(options, world);
-  }
+  if (takes_part) run.report = rung.train(options, *group);
   wait_for_all();
   return run;
 }

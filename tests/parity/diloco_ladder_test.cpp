@@ -198,10 +198,8 @@ TEST_ON_PROCESSES(DilocoLadder, WorkersMayChangePlacesIfSumsAreExact) {
   Trainer rung = diloco();
   rung.starts_by_broadcast = false;  // all with the same seed, as worker 0 is on any rank
   const auto climb_from = [&](int place, const TrainOptions& options) {
-    World world(
-        std::make_unique<ChangedPlaces>(test_world().comm().split(0, climber_.rank()), place),
-        test_world().transport());
-    return climber_.climb(rung, options, world);
+    ChangedPlaces changed(test_world().comm().split(0, climber_.rank()), place);
+    return climber_.climb(rung, options, changed);
   };
   for (const SumMode sums : {SumMode::kOrdered, SumMode::kExact}) {
     TrainOptions all = options(

@@ -144,7 +144,7 @@ TEST(PipelineLadder, NeedsNoBufferInTheTransport) {
   for (const Schedule schedule : {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble}) {
     options.set<PipelineOptions>().schedule = schedule;
     SCOPED_TRACE(to_string(schedule));
-    climber.expect_oracle(climber.climb(pipeline(), options, world), options, 1);
+    climber.expect_oracle(climber.climb(pipeline(), options, world.comm()), options, 1);
   }
 }
 

@@ -61,11 +61,11 @@ struct BusyObjective : StepObjective {
 Trainer rung_for(const PlantedAnswer& mistake) {
   Trainer rung = rung_of(step_of(mistake));
   if (mistake.name.find("without objective->") == std::string::npos) return rung;
-  rung.train = [](const TrainOptions& options, World& world) {
+  rung.train = [](const TrainOptions& options, Communicator& comm) {
     const auto make = [](const auto&, const auto&, const auto&, const FlatModel& model, auto&) {
       return std::make_unique<BusyObjective>(model);
     };
-    return step8::train(options, world, make);
+    return step8::train(options, comm, make);
   };
   return rung;
 }

@@ -34,7 +34,7 @@ class CheckingCommunicator final : public ForwardingCommunicator {
   WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override;
-  void begin_step(std::int64_t step);  // which messages name. Local
+  void begin_step(std::int64_t step) override;
 
   CallBoard& board() { return *board_; }
 

@@ -33,15 +33,9 @@
 #include <string>
 
 #include "common/comm/forwarding_communicator.hpp"
+#include "common/comm/nccl/nccl_options.hpp"
 
 namespace ladder {
-
-enum class Reduction { kNative, kOrdered };
-
-struct NcclOptions {
-  Reduction reduction = Reduction::kNative;
-  double timeout_s = 600;  // on the GPU, after which an operation is taken for hung
-};
 
 // The version of the NCCL library that this process has loaded, for example "2.28.9".
 std::string nccl_version();

@@ -135,7 +135,7 @@ std::unique_ptr<Communicator> SimulatedCommunicator::split_by(const ColorOfRank&
 Traffic SimulatedCommunicator::traffic() const {
   return clock_->traffic;
 }
-double SimulatedCommunicator::waited_s() const {
+std::optional<double> SimulatedCommunicator::simulated_wait_s() const {
   return clock_->waited_s();
 }
 

@@ -22,7 +22,7 @@
 #include <memory>
 
 #include "common/comm/communicator.hpp"
-#include "common/comm/paced_communicator.hpp"
+#include "common/comm/link.hpp"
 
 namespace ladder {
 
@@ -40,7 +40,7 @@ class SimulatedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override;
   std::unique_ptr<Communicator> split_by(const ColorOfRank& color_of) override;
   Traffic traffic() const override;
-  double waited_s() const;  // without time passing
+  std::optional<double> simulated_wait_s() const override;
 
  private:
   SimulatedCommunicator(int rank, int size, std::shared_ptr<SimulatedClock> clock);

@@ -71,7 +71,7 @@ TEST(SimulatedCommunicator, BelongsToAMesh) {
 TEST(SimulatedCommunicator, OperationsQueueOnTheLink) {
   SimulatedCommunicator comm(/*rank=*/3, /*size=*/4, {.latency_us = 1e6, .gbit_per_s = 1e-6});
   const auto expect_waited = [&](double num_messages) {
-    EXPECT_NEAR(comm.waited_s(), num_messages * 1.032, 0.5);
+    EXPECT_NEAR(*comm.simulated_wait_s(), num_messages * 1.032, 0.5);
   };
   const WorkPtr first = comm.all_reduce(at::ones({4}));
   const WorkPtr second = comm.split_by([](int) { return 0; })->all_reduce(at::ones({4}));

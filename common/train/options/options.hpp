@@ -8,7 +8,8 @@
 #include <set>
 #include <string>
 
-#include "common/comm/world.hpp"
+#include "common/comm/nccl/nccl_options.hpp"
+#include "common/comm/transport.hpp"
 #include "common/core/json.hpp"
 #include "common/data/options.hpp"
 #include "common/model/model_options.hpp"

@@ -173,8 +173,7 @@ class Checks : public Examination {
     options = options_for(step3::trainer(), options);
     TrainReport report;
     run_as_threads(num_ranks, [&](Communicator& comm) {
-      World world(comm.split(0, comm.rank()), Transport::kThreads);
-      TrainReport own = step3::trainer().train(options, world);
+      TrainReport own = step3::trainer().train(options, comm);
       if (comm.rank() == 0) report = std::move(own);
     });
     return report;
