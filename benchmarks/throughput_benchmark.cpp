@@ -15,6 +15,7 @@
 
 #include "benchmarks/training_process.hpp"
 #include "cmake/trainers.hpp"
+#include "common/comm/world.hpp"
 #include "common/train/start.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 

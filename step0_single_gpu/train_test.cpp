@@ -1,4 +1,5 @@
 #include "step0_single_gpu/train.hpp"
+#include "common/comm/self_communicator.hpp"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>

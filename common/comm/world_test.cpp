@@ -1,4 +1,5 @@
 #include "common/comm/world.hpp"
+#include "common/comm/paced_communicator.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/comm/launcher_environment.hpp"
+#include "common/comm/link.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/data/tokenizer_source.hpp"

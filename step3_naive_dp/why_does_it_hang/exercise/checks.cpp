@@ -17,6 +17,7 @@
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
+#include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/optim/norm.hpp"
 #include "common/testing/judge_main.hpp"
