@@ -150,13 +150,14 @@ def quick():
 
 
 def alone():
-    """With LADDER_FULL=1 they are built file by file: that finds a source that includes too little."""
-    options = ["-G", "Ninja", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF", *(["-DCMAKE_UNITY_BUILD=OFF"] if IS_FULL else [])]
+    """The one without MPI, and so all of common, is built file by file, with LADDER_FULL=1 all are: that finds a source that
+    includes too little, or whose names hide others from the files that are compiled with it."""
+    options, file_by_file = ["-G", "Ninja", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"], ["-DCMAKE_UNITY_BUILD=OFF", "-DCMAKE_BUILD_TYPE=Debug"]
     homes = {step: str(folder) for step, (folder, _) in read_steps().items()}
     built = {f"alone-{name}": (name, "-S", homes[name]) for name in next_in_turn(list(homes), 2)}
-    built["alone-without-mpi"] = ("step0_single_gpu", "-S", homes["step0_single_gpu"], "-DLADDER_MPI=OFF")
+    built["alone-without-mpi"] = ("step0_single_gpu", "-S", homes["step0_single_gpu"], "-DLADDER_MPI=OFF", *file_by_file)
     for folder, (name, *where) in built.items():
-        need_configured(CPU, folder, *where, *options)
+        need_configured(CPU, folder, *where, *options, *(file_by_file if IS_FULL else []))
         need_built(folder, name)
         train_briefly(ROOT / "build" / folder / name)
     if IS_FULL:
@@ -296,7 +297,7 @@ PARTS = {
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
     "readme": ("the commands of README.md", readme),
     "exercise": ("one exercise, as a learner meets it: the stub is rejected, the right answer passes (all with LADDER_FULL=1)", exercises),
-    "alone": ("two steps or chapters, configured, built and run by themselves (all with LADDER_FULL=1); step 0 without MPI", alone),
+    "alone": ("two steps or chapters, configured, built and run by themselves (all with LADDER_FULL=1); step 0 without MPI, file by file", alone),
     "sanitizers": ("unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers", sanitizers),
     "races": ("tests whose ranks are threads of one process, under the thread sanitizer", races),
     "cuda": ("build/cuda: GPU tests (skipped without a GPU) and a step (all with LADDER_FULL=1); needs nvcc", cuda),
