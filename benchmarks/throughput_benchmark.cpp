@@ -30,7 +30,8 @@ constexpr std::int64_t kRows = 2;  // per rank and step
 std::vector<Trainer> trainers_on(int num_ranks) {
   std::vector<Trainer> all = trainers();
   std::erase_if(all, [&](const Trainer& trainer) {
-    return trainer.ranks != Ranks::kReplicas && !(trainer.ranks == Ranks::kOne && num_ranks == 1);
+    return trainer.role != RankRole::kReplica &&
+           !(trainer.role == RankRole::kAlone && num_ranks == 1);
   });
   return all;
 }

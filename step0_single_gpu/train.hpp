@@ -34,7 +34,7 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank
 inline Trainer trainer() {
   return {
       .step = "step0_single_gpu",
-      .ranks = Ranks::kOne,
+      .role = RankRole::kAlone,
       .train = train,
       .state_bytes = state_bytes,
       .traffic = every_step<step_traffic>,

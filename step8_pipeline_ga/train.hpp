@@ -46,7 +46,7 @@ inline TrainOptions default_options() {
 inline Trainer trainer() {
   return {
       .step = "step8_pipeline_ga",
-      .ranks = Ranks::kStages,
+      .role = RankRole::kStage,
       .train = [](const TrainOptions& options,
                   Communicator& comm) { return train(options, comm, next_token); },
       .state_bytes = state_bytes,

@@ -31,7 +31,7 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
 inline Trainer trainer() {
   return {
       .step = "step9_diloco",
-      .ranks = Ranks::kWorkers,
+      .role = RankRole::kWorker,
       .train = train,
       .state_bytes = state_bytes,
       .traffic = traffic,

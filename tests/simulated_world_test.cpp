@@ -129,7 +129,7 @@ std::vector<Case> cases() {
                            {step8::trainer(), {}, Schedule::kZeroBubble},
                            {step9::trainer(), WireFormat::kInt8}};
   for (const Trainer& trainer : trainers())
-    if (trainer.ranks != Ranks::kOne) all.push_back({trainer});
+    if (trainer.role != RankRole::kAlone) all.push_back({trainer});
   return all;
 }
 

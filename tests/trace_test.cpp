@@ -104,9 +104,9 @@ int num_meeting(const TraceSlices& slices, const TraceSlice& other) {
 
 TEST_F(TraceTest, EveryStepHasOne) {
   for (const Trainer& trainer : trainers()) {
-    if (trainer.ranks == Ranks::kOne) continue;
+    if (trainer.role == RankRole::kAlone) continue;
     SCOPED_TRACE(trainer.step);
-    const std::string round = trainer.ranks == Ranks::kWorkers ? " --sync-every 2" : "";
+    const std::string round = trainer.role == RankRole::kWorker ? " --sync-every 2" : "";
     const Trace trace =
         traced(trainer, "--steps 2 --num-microbatches 3 --eval-every 2 --eval-samples 8" + round);
     ASSERT_THAT(trace.ranks, SizeIs(2));

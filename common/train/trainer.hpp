@@ -33,17 +33,17 @@ inline int one_stage(const TrainOptions& /*options*/, int /*world_size*/) {
 }
 Json no_schedule(const TrainOptions& options, int world_size);
 
-// What the ranks of a trainer are to one another.
-enum class Ranks {
-  kOne,       // there is one, which may simulate the others
-  kReplicas,  // complete copies of the model, equal after every optimizer step
-  kStages,    // the stages of replicas
-  kWorkers,   // copies of the model that train on their own, and average from time to time
+// What each rank of a trainer is.
+enum class RankRole {
+  kAlone,    // the only one, which may simulate others
+  kReplica,  // a complete copy of the model, equal to the others after every optimizer step
+  kStage,    // a stage of a replica
+  kWorker,   // a copy of the model that trains on its own, and averages from time to time
 };
 
 struct Trainer {
   std::string step;  // "step0_single_gpu"
-  Ranks ranks = Ranks::kReplicas;
+  RankRole role = RankRole::kReplica;
   // Over the ranks. With several microbatches this is another order than step 0's, so the two are
   // equal up to rounding, unless sums are exact.
   bool sums_each_microbatch = false;

@@ -14,7 +14,7 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 inline Trainer trainer() {
   return {
       .step = "cuda_graphs",
-      .ranks = Ranks::kOne,
+      .role = RankRole::kAlone,
       .train = train,
       .state_bytes = state_bytes,
       .traffic = every_step<step0::step_traffic>,

@@ -33,7 +33,7 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
 inline Trainer trainer() {
   Trainer trainer = {
       .step = "objectives",
-      .ranks = Ranks::kStages,
+      .role = RankRole::kStage,
       .train = [](const TrainOptions& options,
                   Communicator& comm) { return step8::train(options, comm, make_objective); },
       .state_bytes = state_bytes,

@@ -19,7 +19,7 @@ void check_alone(int world_size);
 inline Trainer trainer() {
   return {
       .step = "elastic",
-      .ranks = Ranks::kWorkers,
+      .role = RankRole::kWorker,
       .train = train,
       .state_bytes = state_bytes,
       .traffic = step9::traffic,

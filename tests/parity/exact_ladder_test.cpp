@@ -159,7 +159,7 @@ void walk(Climber& climber, TrainOptions options) {
                                                                {"step2_sharded_data", 4},
                                                                {"step3_naive_dp", 3}}) {
     const Trainer& rung = rung_of(name);
-    const bool is_diloco = rung.ranks == Ranks::kWorkers;
+    const bool is_diloco = rung.role == RankRole::kWorker;
     if (is_diloco && is_exact) continue;
     const int num_ranks = std::min(most, climber.size());
     SCOPED_TRACE(concat(name, " on ", num_ranks, " ranks, after step ", step));
@@ -169,7 +169,7 @@ void walk(Climber& climber, TrainOptions options) {
     const FinishedRun run = climber.climb_on(num_ranks, rung, own);
     if (!is_exact && !is_diloco)
       climber.expect_oracle(run, own,
-                            rung.ranks == Ranks::kStages ? num_ranks / of_replica : num_ranks);
+                            rung.role == RankRole::kStage ? num_ranks / of_replica : num_ranks);
     if (climber.rank() == 0) {
       EXPECT_EQ(run.report.first_step, step);
     }

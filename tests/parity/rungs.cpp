@@ -1,7 +1,6 @@
 #include "tests/parity/rungs.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "cmake/trainers.hpp"
 #include "common/core/check.hpp"
@@ -11,35 +10,32 @@
 namespace ladder {
 namespace {
 
-std::vector<Trainer> with(Ranks ranks) {
-  std::vector<Trainer> all = trainers();
-  std::erase_if(all, [&](const Trainer& trainer) { return trainer.ranks != ranks; });
-  return all;
+const std::vector<Trainer>& all() {
+  static const std::vector<Trainer> steps = trainers();
+  return steps;
 }
 
-const Trainer& only(Ranks ranks) {
-  static const std::map<Ranks, std::vector<Trainer>> all = {
-      {Ranks::kOne, with(Ranks::kOne)},
-      {Ranks::kStages, with(Ranks::kStages)},
-      {Ranks::kWorkers, with(Ranks::kWorkers)}};
-  const std::vector<Trainer>& found = all.at(ranks);
-  check(found.size() == 1, "the ladder knows one trainer of this kind, not ", found.size());
-  return found[0];
+const Trainer& first(RankRole role) {
+  return *std::ranges::find(all(), role, &Trainer::role);
 }
 
 }  // namespace
 
 const Trainer& oracle() {
-  return only(Ranks::kOne);
+  return first(RankRole::kAlone);
 }
 
 const std::vector<Trainer>& rungs() {
-  static const std::vector<Trainer> all = with(Ranks::kReplicas);
-  return all;
+  static const std::vector<Trainer> replicas = [] {
+    std::vector<Trainer> kept = all();
+    std::erase_if(kept, [](const Trainer& rung) { return rung.role != RankRole::kReplica; });
+    return kept;
+  }();
+  return replicas;
 }
 
 const Trainer& pipeline() {
-  return only(Ranks::kStages);
+  return first(RankRole::kStage);
 }
 
 const Trainer& pipeline_with_objectives() {
@@ -48,17 +44,12 @@ const Trainer& pipeline_with_objectives() {
 }
 
 const Trainer& diloco() {
-  return only(Ranks::kWorkers);
+  return first(RankRole::kWorker);
 }
 
 const Trainer& rung_of(const std::string& step) {
-  static const std::vector<Trainer> all = [] {
-    std::vector<Trainer> steps = trainers();
-    steps.push_back(pipeline_with_objectives());
-    return steps;
-  }();
-  const auto found = std::ranges::find(all, step, &Trainer::step);
-  check(found != all.end(), "there is no rung ", step);
+  const auto found = std::ranges::find(all(), step, &Trainer::step);
+  check(found != all().end(), "there is no rung ", step);
   return *found;
 }
 
