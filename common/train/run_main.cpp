@@ -23,7 +23,7 @@
 
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/launcher_environment.hpp"
-#include "common/comm/link.hpp"
+#include "common/comm/paced_communicator.hpp"
 #include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
