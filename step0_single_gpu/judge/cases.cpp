@@ -77,6 +77,38 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+Case drawn_case(Draw& draw) {
+  const auto change = [&draw](TrainOptions& options) {
+    options.num_steps = draw.number(2, 4);
+    options.seed = static_cast<std::uint64_t>(draw.number(1, 1000));
+    options.model.context = draw.number(5, 15);
+    options.model.layers = draw.number(1, 2);
+    options.model.heads = draw.number(1, 4);
+    options.model.channels = options.model.heads * draw.number(3, 9);
+    options.model.tie_embeddings = draw.coin();
+    options.data.num_microbatches = draw.number(4, 9);
+    options.data.microbatch_size = draw.number(1, 3);
+    if (draw.coin()) {
+      options.data.rows = Rows::kDocuments;
+      options.data.tail = Tail::kPad;
+    }
+    if (draw.coin()) options.optimizer.kind = OptimizerKind::kSgd;
+    options.optimizer.weight_decay = static_cast<double>(draw.number(0, 3)) / 10;
+    options.clip_norm = static_cast<double>(draw.number(0, 20)) / 10;
+  };
+  return {"drawn at random", change};
+}
+
+std::string shape_of(const TrainOptions& options) {
+  const ModelOptions& model = options.model;
+  const DataOptions& data = options.data;
+  return concat(options.num_steps, " steps of ", data.num_microbatches, " microbatches of ",
+                data.microbatch_size, data.rows == Rows::kDocuments ? " documents" : " rows",
+                " of ", model.context, " tokens, ", model.layers, " blocks of ", model.heads,
+                " heads and ", model.channels, " channels",
+                model.tie_embeddings ? ", tied embeddings" : "");
+}
+
 CaseTexts::CaseTexts(const std::string& folder)
     : windows(folder + "/text.txt"), documents(folder + "/documents.jsonl") {
   std::filesystem::create_directories(folder);
