@@ -83,10 +83,10 @@ Case drawn_case(Draw& draw) {
     options.seed = static_cast<std::uint64_t>(draw.number(1, 1000));
     options.model.context = draw.number(5, 15);
     options.model.layers = draw.number(1, 2);
-    options.model.heads = draw.number(1, 4);
-    options.model.channels = options.model.heads * draw.number(3, 9);
+    options.model.heads = draw.number(3, 4);
+    options.model.channels = options.model.heads * draw.number(7, 9);
     options.model.tie_embeddings = draw.coin();
-    options.data.num_microbatches = draw.number(4, 9);
+    options.data.num_microbatches = draw.number(5, 9);
     options.data.microbatch_size = draw.number(1, 3);
     if (draw.coin()) {
       options.data.rows = Rows::kDocuments;
