@@ -283,9 +283,9 @@ class Checks : public Examination {
     const auto count = static_cast<int>(step.sums.size());
     if (loss != wanted.loss)
       return concat("the loss is ", digits(loss), ", not ", digits(wanted.loss));
-    if (scale.gradient() != wanted.gradient)
-      return concat("the gradient is ", digits(scale.gradient()), ", not ",
-                    digits(wanted.gradient));
+    const auto gradient = static_cast<float>(scale.gradient());
+    if (gradient != wanted.gradient)
+      return concat("the gradient is ", digits(gradient), ", not ", digits(wanted.gradient));
     if (scale.num_forwards() != count || scale.num_backwards() != count)
       return concat(scale.num_forwards(), " forwards and ", scale.num_backwards(),
                     " backwards run");

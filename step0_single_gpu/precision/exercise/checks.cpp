@@ -448,7 +448,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   scaler.examine("the largest scale", &ScalerChecks::stops_growing);
   scaler.examine("a restored state", &ScalerChecks::continues_from_a_checkpoint);
   scaler.examine("without a scale", &ScalerChecks::leaves_other_precisions_alone);
-  const std::int64_t window = draw.number(10, 100), one_in = draw.number(20, 60);
+  const std::int64_t window = draw.number(10, 30), one_in = draw.number(20, 60);
   scaler.examine(draw.announce(concat("a window of ", window, ", and an overflow in one of ",
                                       one_in, " steps")),
                  [&](Communicator&) { scaler.follows_a_history(window, one_in, draw); });

@@ -325,7 +325,9 @@ HeldBytes bytes_of_answer() {
 
 class Checks : public Examination {
  public:
-  using Examination::Examination;
+  // counts_memory: false if ranks are threads, which share one memory ledger.
+  explicit Checks(Communicator& comm, bool counts_memory = true)
+      : Examination(comm), counts_memory_(counts_memory) {}
 
   void sums(const std::string& name, at::ScalarType dtype,
             const std::vector<std::int64_t>& numels) {
@@ -377,9 +379,6 @@ class Checks : public Examination {
                   shape.zero_rank < 0 ? "" : concat(", zeros on rank ", shape.zero_rank));
   }
 
- protected:
-  bool counts_memory_ = true;
-
  private:
   // In a row: a message of the first call must not get into the second.
   void sums_twice(const Shape& shape, UnbufferedCommunicator& comm) {
@@ -429,6 +428,7 @@ class Checks : public Examination {
     return sum;
   }
 
+  const bool counts_memory_;
   static constexpr std::int64_t kMargin = 5;
   static constexpr std::int64_t kScalarBytes = 64;  // libtorch may need some: they do not count
 };
@@ -445,15 +445,11 @@ Shape any_shape(Draw& draw, int num_ranks) {
   return {name, dtype, numel, draw.coin() ? static_cast<int>(draw.number(0, num_ranks - 1)) : -1};
 }
 
-// More ranks than a learner starts, as threads, which share one memory ledger.
-class ChecksOnThreads final : public Checks {
- public:
-  explicit ChecksOnThreads(Communicator& comm) : Checks(comm) { counts_memory_ = false; }
-};
+// On more ranks than a learner starts.
 std::vector<std::string> faults_on_threads(int num_ranks, const std::vector<Shape>& shapes) {
   std::vector<std::string> faults;
   run_as_threads(num_ranks, [&](Communicator& comm) {
-    ChecksOnThreads checks(comm);
+    Checks checks(comm, /*counts_memory=*/false);
     for (const Shape& shape : shapes)
       checks.examine_sum(concat(num_ranks, " ranks, ", Checks::text_of(shape)), shape);
     if (comm.rank() == 0) faults = checks.faults();
