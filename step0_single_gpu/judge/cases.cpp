@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "common/core/check.hpp"
+#include "common/train/report/console.hpp"
 
 namespace ladder {
 
@@ -102,11 +103,11 @@ Case drawn_case(Draw& draw) {
 std::string shape_of(const TrainOptions& options) {
   const ModelOptions& model = options.model;
   const DataOptions& data = options.data;
-  return concat(options.num_steps, " steps of ", data.num_microbatches, " microbatches of ",
-                data.microbatch_size, data.rows == Rows::kDocuments ? " documents" : " rows",
-                " of ", model.context, " tokens, ", model.layers, " blocks of ", model.heads,
-                " heads and ", model.channels, " channels",
-                model.tie_embeddings ? ", tied embeddings" : "");
+  return concat(
+      count_of(options.num_steps, "step"), " of ", data.num_microbatches, " microbatches of ",
+      count_of(data.microbatch_size, data.rows == Rows::kDocuments ? "document" : "row"), " of ",
+      model.context, " tokens, ", count_of(model.layers, "block"), " of ", model.heads,
+      " heads and ", model.channels, " channels", model.tie_embeddings ? ", tied embeddings" : "");
 }
 
 CaseTexts::CaseTexts(const std::string& folder)

@@ -303,24 +303,26 @@ class StepChecks : public Examination {
     expect("a parameter", subject.params, wanted.params);
   }
 
-  // Signs, sizes, a scale and a limit drawn at random; rank `zero_rank` has nothing but zeros. The
+  // Signs, sizes, a scale and a limit drawn at random; one of several ranks has nothing but zeros. The
   // norm of each slice is a whole number, whose square is exact, however its sum is taken.
   void takes_any_step(Draw& draw) {
-    const std::int64_t root = draw.number(5, 70);
+    const std::int64_t root = 4 * draw.number(2, 17);  // a slice is a multiple of 16
     const int zero_rank = static_cast<int>(draw.number(0, comm_.size() - 1));
+    const bool has_zeros = comm_.size() > 1;
     const double scale = std::ldexp(1, static_cast<int>(draw.number(1, 16)));
     std::vector<double> sizes;
     double squares = 0;
     for (int rank = 0; rank < comm_.size(); ++rank) {
-      sizes.push_back(
-          rank == zero_rank && comm_.size() > 1 ? 0 : static_cast<double>(draw.number(1, 9)));
+      const auto size = static_cast<double>(draw.number(1, 9));
+      sizes.push_back(has_zeros && rank == zero_rank ? 0 : size);
       squares += std::pow(static_cast<double>(root) * sizes.back(), 2);
     }
     const double norm = std::sqrt(squares);
     const double clip_norm = draw.coin() ? norm / static_cast<double>(draw.number(2, 9)) : 0;
+    const std::string zeros = has_zeros ? concat("zeros on rank ", zero_rank, ", ") : "";
     const std::string what =
-        draw.announce(concat(root * root, " gradients of each rank, zeros on rank ", zero_rank,
-                             ", a scale of ", scale, " and clip_norm ", clip_norm));
+        draw.announce(concat(root * root, " gradients of each rank, ", zeros, "a scale of ", scale,
+                             " and clip_norm ", clip_norm));
     at::Tensor wanted = at::zeros({root * root});
     for (std::int64_t i = 0; i < wanted.numel(); ++i) {
       const double size = sizes[static_cast<std::size_t>(comm_.rank())];

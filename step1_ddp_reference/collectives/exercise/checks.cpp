@@ -165,9 +165,9 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
       return true;
     }
 
-    // What has arrived appears. What was sent must be what it was.
+    // What has arrived appears. What was sent must be what it was. Nothing of it is kept.
     void conclude() {
-      const at::Tensor& tensor = of_answer.tensor;
+      const at::Tensor tensor = std::exchange(of_answer.tensor, {});
       if (is_send()) {
         return check(std::memcmp(data_of(tensor), contents_of(envelope), tensor.nbytes()) == 0,
                      "rank ", rank, " has changed what it sends to rank ", of_answer.peer,
