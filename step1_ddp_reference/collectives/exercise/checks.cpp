@@ -389,7 +389,7 @@ class Checks : public Examination {
     part.copy_(values_of(comm.rank(), shape));
     const at::Tensor second = values_of(comm.rank() + 1, shape);
     // With another number of dimensions, if possible.
-    const at::Tensor view = numel == 1       ? part.view({})
+    const at::Tensor view = numel == 1       ? part.view(at::IntArrayRef())
                             : numel % 7 == 0 ? part.view({7, numel / 7})
                                              : part;
 
