@@ -54,7 +54,7 @@ class Judge : public Examination {
   void judge(const Case& one, const Draw* draw = nullptr);
   Trained train(const TrainOptions& options, bool resumes, Watch& watch);
   void expect_no_divergence(const Trained& trained);
-  void compare(bool is_cut, const TrainOptions& options, const Trained& trained);
+  void compare(const Case& one, bool is_drawn, const TrainOptions& options, const Trained& trained);
   std::string new_folder();
 
   JudgedTrainer judged_;
