@@ -104,9 +104,9 @@ std::string shape_of(const TrainOptions& options) {
   const ModelOptions& model = options.model;
   const DataOptions& data = options.data;
   return concat(
-      count_of(options.num_steps, "step"), " of ", data.num_microbatches, " microbatches of ",
-      count_of(data.microbatch_size, data.rows == Rows::kDocuments ? "document" : "row"), " of ",
-      model.context, " tokens, ", count_of(model.layers, "block"), " of ", model.heads,
+      count_of(options.num_steps, "step"), " of ", count_of(data.num_microbatches, "microbatch"),
+      " of ", count_of(data.microbatch_size, data.rows == Rows::kDocuments ? "document" : "row"),
+      " of ", model.context, " tokens, ", count_of(model.layers, "block"), " of ", model.heads,
       " heads and ", model.channels, " channels", model.tie_embeddings ? ", tied embeddings" : "");
 }
 
