@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <mutex>
 
 namespace ladder {
 namespace {
@@ -45,6 +46,8 @@ void use_crash_stack() {
 }  // namespace
 
 void set_current_check(const std::string& name) {
+  static std::mutex mutex;  // ranks may be threads, which run the same check
+  const std::lock_guard lock(mutex);
   std::snprintf(current_check, sizeof current_check, "%s", name.c_str());
 }
 

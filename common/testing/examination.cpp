@@ -1,18 +1,16 @@
 #include "common/testing/examination.hpp"
 
 #include <ATen/ops/equal.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <map>
-#include <regex>
 #include <sstream>
 #include <utility>
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/plain_words.hpp"
 
 namespace ladder {
 namespace {
@@ -46,23 +44,6 @@ std::vector<Lines> gather_lines(const Lines& own, Communicator& comm) {
   return of_ranks;
 }
 
-// An error of libtorch. If it is about two types, it says first which of them meet: libtorch has a
-// different sentence for each operation.
-std::string in_plain_words(const std::string& message) {
-  static const std::map<std::string, std::string> names = {
-      {"BFloat16", "bf16"}, {"Half", "fp16"},     {"float", "fp32"},   {"Float", "fp32"},
-      {"double", "double"}, {"Double", "double"}, {"Long", "integers"}};
-  static const std::regex type("\\b(BFloat16|Half|[Ff]loat|[Dd]ouble|Long)\\b");
-  Lines types;
-  for (std::sregex_iterator at(message.begin(), message.end(), type), end; at != end; ++at)
-    add_new(types, names.at((*at)[1]));
-  if (types.size() != 2) return "libtorch says: " + message;
-  return concat("a tensor in ", types[0], " meets one in ", types[1],
-                " where libtorch converts neither; convert one with to(), or copy_() into it. "
-                "libtorch says: ",
-                message);
-}
-
 bool is_unwritten(const CheckError& error) {
   return std::string(error.what()).starts_with("not implemented");
 }
@@ -92,10 +73,12 @@ void Examination::expect(const std::string& what, const at::Tensor& found,
   const auto first = is_wrong.nonzero()[0].item<std::int64_t>();
   const auto element = [first](const at::Tensor& of) {
     const at::Tensor value = of.flatten()[first];
+    if (!of.is_floating_point()) return std::to_string(value.item<std::int64_t>());
     return of.scalar_type() == at::kFloat ? digits(value.item<float>())
                                           : digits(value.item<double>());
   };
-  const bool is_rounded = relative_distance(found, wanted) <= rounding_of(found.scalar_type());
+  const bool is_rounded = found.is_floating_point() &&
+                          relative_distance(found, wanted) <= rounding_of(found.scalar_type());
   fault(concat(what, " is ", element(found), ", not ", element(wanted), " (element ", first, "; ",
                is_wrong.sum().item<std::int64_t>(), " of ", is_wrong.numel(), " differ)",
                is_rounded ? "; " : "", is_rounded ? kRoundingHint : ""));
@@ -151,10 +134,12 @@ void Examination::attempt(const std::string& what, const std::function<void()>& 
     } else {
       add_new(found_, concat(part_, ", ", file_, ", is not complete yet: ", error.what()));
     }
-  } catch (const c10::Error& error) {  // what() includes a stack trace
-    note(thrown_, in_plain_words(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    note(thrown_, error.what());
+    note(thrown_, in_plain_words(error));
+  } catch (...) {
+    note(thrown_,
+         "the code throws something that is no std::exception; an error here is a "
+         "CheckError, which check() throws");
   }
 }
 

@@ -5,6 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
 #include "common/testing/rank_test.hpp"
 
 namespace ladder {
@@ -135,6 +141,39 @@ TEST_F(ExaminationTest, TypesThatDoNotFitAreExplained) {
       examination_.faults(),
       ElementsAre(AllOf(StartsWith(of_rank(0, "parameters in bf16: a tensor in bf16 meets")),
                         HasSubstr("one in fp32"), HasSubstr("libtorch"))));
+}
+
+// Of libraries, which say little: first what it usually means.
+TEST_F(ExaminationTest, WhatLibrariesThrowBecomesASentence) {
+  const std::map<std::string, std::int64_t> empty;
+  const auto minus_one = static_cast<std::size_t>(-1);
+  const std::vector<std::pair<std::string, std::function<void()>>> acts = {
+      {"more elements than any can: is their number negative",
+       [&] { std::vector<std::int64_t>().reserve(minus_one); }},
+      {"that the container does not have: is the index too large, or the key unknown",
+       [&] { static_cast<void>(empty.at("a")); }},
+      {"that holds none", [] { std::function<void()>()(); }},
+      {"that holds no value", [] { static_cast<void>(std::optional<int>().value()); }},
+      {"a view reaches beyond the memory",
+       [] { at::full({2}, 1.0F).as_strided({4}, {1}, 0).sum(); }},
+      {"a tensor that was never assigned", [] { at::Tensor().sum(); }},
+      {"an exception of its own; an error here is a CheckError",
+       [] { throw std::runtime_error("a word"); }},
+      {"no std::exception", [] { throw 1; }}};
+  for (const auto& [sentence, act] : acts) {
+    Examination examination(comm_);
+    examination.examine("a check", [&](Communicator&) { act(); });
+    EXPECT_THAT(examination.faults(), ElementsAre(HasSubstr(sentence)));
+  }
+}
+
+TEST_F(ExaminationTest, IntegersAreShownWithAllDigits) {
+  const at::Tensor large = at::full({3}, (std::int64_t{1} << 60) + 1, at::kLong);
+  examination_.examine("integers",
+                       [&](Communicator&) { examination_.expect("a sum", large, large - 1); });
+  EXPECT_THAT(examination_.faults(),
+              ElementsAre(EndsWith("a sum is 1152921504606846977, not 1152921504606846976 (element "
+                                   "0; 3 of 3 differ)")));
 }
 
 // The errors of libtorch include a stack trace.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/testing/closeness.hpp"
+#include "common/testing/draw.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
 
@@ -79,9 +80,68 @@ class Scale {
   bool has_kept_graph_ = false;
 };
 
+// What a step is made of, by microbatch, and by all.
+struct Step {
+  std::vector<float> sums;                // of losses
+  std::vector<std::int64_t> num_targets;  // 0: padding
+  double num_targets_of_all;
+  double loss_scale;  // a power of two
+  float held;         // by .grad before it
+};
+
+// What the first microbatches of a step add up to: each has its backward, and no other microbatch is
+// near.
+struct Sums {
+  double loss = 0;
+  float gradient;
+};
+Sums sums_of(const Step& step) {
+  Sums sums = {.gradient = step.held};
+  for (const float sum : step.sums) {
+    const at::Tensor w = at::ones({}).set_requires_grad(true);
+    const at::Tensor share = w * at::full({}, sum) / step.num_targets_of_all;
+    share.backward(at::full({}, step.loss_scale));
+    sums.loss += share.item<double>();
+    sums.gradient += w.grad().item<float>();
+  }
+  return sums;
+}
+
+Step any_step(std::int64_t num_microbatches, Draw& draw) {
+  Step step;
+  double own_targets = 0;
+  for (std::int64_t i = 0; i < num_microbatches; ++i) {
+    step.num_targets.push_back(std::max<std::int64_t>(0, draw.number(-3, 9)));
+    const bool is_padding = step.num_targets.back() == 0;
+    const auto whole = static_cast<float>(is_padding ? 0 : draw.number(-999, 999));
+    step.sums.push_back(std::ldexp(whole, static_cast<int>(draw.number(-9, 9))));
+    own_targets += static_cast<double>(step.num_targets.back());
+  }
+  step.num_targets_of_all = own_targets + static_cast<double>(draw.number(1, 1000));
+  step.loss_scale = std::ldexp(1, static_cast<int>(draw.number(-4, 12)));
+  step.held = static_cast<float>(draw.number(-50, 50));
+  return step;
+}
+
 class Checks : public Examination {
  public:
   using Examination::Examination;
+
+  // Some are padding, and losses have either sign, as those of DPO's objectives may. Asks for one
+  // microbatch more each time, so that the first one that is not added as it should be is named.
+  void adds_up_many(const Step& step) {
+    for (std::size_t count = 1; count <= step.sums.size(); ++count) {
+      Step first = step;
+      first.sums.resize(count);
+      first.num_targets.resize(count);
+      const std::string fault_of_first = wrong_in(first);
+      if (fault_of_first.empty()) continue;
+      return fault(concat("the first ", count, " of ", step.sums.size(),
+                          " microbatches, whose last ", "has a summed loss of ",
+                          digits(step.sums[count - 1]), ", with a loss scale of ", step.loss_scale,
+                          " and ", step.held, " in .grad before: ", fault_of_first));
+    }
+  }
 
   // Two microbatches of 30 and 10 targets with mean losses 1 and 3: 60/40, not (1 + 3)/2.
   void one_denominator() {
@@ -192,11 +252,14 @@ class Checks : public Examination {
     }
   }
 
-  // As fp16 needs it: larger gradients of the same loss.
+  // As fp16 needs it: larger gradients of the same loss, or smaller ones.
   void loss_scale() {
     Scale scale({30, 30}, {30, 10});
     expect("the loss with a loss scale of 8", run(scale, 40, 8), 1.5);
     expect("the gradient with a loss scale of 8", scale.gradient(), 12.0);
+    Scale small({30, 30}, {30, 10});
+    run(small, 40, 0.25);
+    expect("with a loss scale of 0.25: the gradient", small.gradient(), 0.375);
     Scale large({30, 30}, {30, 10});
     run(large, 40, 65536);
     expect("the gradient with a loss scale of 65536", large.gradient(), 1.5 * 65536);
@@ -212,6 +275,25 @@ class Checks : public Examination {
   }
 
  private:
+  std::string wrong_in(const Step& step) {
+    Scale scale(step.sums, step.num_targets);
+    scale.set_gradient(step.held);
+    const double loss = run(scale, step.num_targets_of_all, step.loss_scale);
+    const Sums wanted = sums_of(step);
+    const auto count = static_cast<int>(step.sums.size());
+    if (loss != wanted.loss)
+      return concat("the loss is ", digits(loss), ", not ", digits(wanted.loss));
+    const auto gradient = static_cast<float>(scale.gradient());
+    if (gradient != wanted.gradient)
+      return concat("the gradient is ", digits(gradient), ", not ", digits(wanted.gradient));
+    if (scale.num_forwards() != count || scale.num_backwards() != count)
+      return concat(scale.num_forwards(), " forwards and ", scale.num_backwards(),
+                    " backwards run");
+    if (scale.most_kept() > 0 || scale.has_kept_graph() || scale.has_activations())
+      return "activations outlive the backward of their microbatch";
+    return "";
+  }
+
   double run(Scale& scale, double num_targets, double loss_scale = 1) {
     const double loss =
         accumulate_gradients(scale.loss_sum(), scale.batch(), num_targets, loss_scale);
@@ -236,6 +318,12 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   checks.examine("a loss scale", &Checks::loss_scale);
   checks.examine("a loss that is infinite", &Checks::hides_no_overflow);
   checks.no_target_at_all();
+  Draw draw(comm);
+  const std::int64_t few = draw.number(4, 12);
+  checks.examine(draw.announce(concat("a step of ", few, " microbatches")),
+                 [&](Communicator&) { checks.adds_up_many(any_step(few, draw)); });
+  checks.examine("a step of 40 microbatches",
+                 [&](Communicator&) { checks.adds_up_many(any_step(40, draw)); });
   return checks.faults();
 }
 

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "common/core/check.hpp"
+#include "common/train/report/console.hpp"
 
 namespace ladder {
 
@@ -75,6 +76,38 @@ const std::vector<Case>& cases() {
       {"forty steps", [](TrainOptions& options) { options.num_steps = 40; }},
   };
   return all;
+}
+
+Case drawn_case(Draw& draw) {
+  const auto change = [&draw](TrainOptions& options) {
+    options.num_steps = draw.number(2, 4);
+    options.seed = static_cast<std::uint64_t>(draw.number(1, 1000));
+    options.model.context = draw.number(5, 15);
+    options.model.layers = draw.number(1, 2);
+    options.model.heads = draw.number(3, 4);
+    options.model.channels = options.model.heads * draw.number(7, 9);
+    options.model.tie_embeddings = draw.coin();
+    options.data.num_microbatches = draw.number(5, 9);
+    options.data.microbatch_size = draw.number(1, 3);
+    if (draw.coin()) {
+      options.data.rows = Rows::kDocuments;
+      options.data.tail = Tail::kPad;
+    }
+    if (draw.coin()) options.optimizer.kind = OptimizerKind::kSgd;
+    options.optimizer.weight_decay = static_cast<double>(draw.number(0, 3)) / 10;
+    options.clip_norm = static_cast<double>(draw.number(0, 20)) / 10;
+  };
+  return {"drawn at random", change};
+}
+
+std::string shape_of(const TrainOptions& options) {
+  const ModelOptions& model = options.model;
+  const DataOptions& data = options.data;
+  return concat(
+      count_of(options.num_steps, "step"), " of ", count_of(data.num_microbatches, "microbatch"),
+      " of ", count_of(data.microbatch_size, data.rows == Rows::kDocuments ? "document" : "row"),
+      " of ", model.context, " tokens, ", count_of(model.layers, "block"), " of ", model.heads,
+      " heads and ", model.channels, " channels", model.tie_embeddings ? ", tied embeddings" : "");
 }
 
 CaseTexts::CaseTexts(const std::string& folder)

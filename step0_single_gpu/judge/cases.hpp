@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/testing/draw.hpp"
 #include "common/train/options/options.hpp"
 
 namespace ladder {
@@ -17,6 +18,11 @@ struct Case {
 };
 
 const std::vector<Case>& cases();
+
+// One more, drawn at random: with more microbatches than those above, and other sizes.
+Case drawn_case(Draw& draw);
+// What of it one may want to read: "2 steps of 7 microbatches of 3 rows, …".
+std::string shape_of(const TrainOptions& options);
 
 // Files that trainings read, in this folder.
 struct CaseTexts {

@@ -1,8 +1,8 @@
 // Judges the answer of an exercise by what it is for. The step's real trainer, with the answer in
-// it, trains on small cases on all ranks. Each case must end like step 0, which simulates all ranks
-// in one process, to the bit; must have held and sent what theory says, to the byte; and must have
-// sent gradients and parameters from where they are, not from copies. The ranks may not diverge,
-// and nothing may still be on its way at the end.
+// it, trains on small cases on all ranks, of which the last is drawn at random. Each case must end
+// like step 0, which simulates all ranks in one process, to the bit; must have held and sent what
+// theory says, to the byte; and must have sent gradients and parameters from where they are, not
+// from copies. The ranks may not diverge, and nothing may still be on its way at the end.
 //
 // So the judge needs no idea of what a learner may do wrong. What no training shows, such as errors
 // that must be refused, are small checks in the step's exercise/, which call examine().
@@ -29,7 +29,8 @@ struct JudgedTrainer {
   bool starts_by_broadcast = true;
   // False if a library sends the gradients, from buffers of its own (category: communication).
   bool sends_in_place = true;
-  // Varies options that only this step has; gets the number of the case.
+  // Varies options that only this step has; gets the number of the case, from 0 on. That of the
+  // drawn one is cases().size(), and its options.seed is drawn as well.
   std::function<void(TrainOptions& options, int number)> vary = {};
 };
 
@@ -50,14 +51,15 @@ class Judge : public Examination {
     std::string folder;
   };
 
-  void judge(const Case& one);
+  void judge(const Case& one, const Draw* draw = nullptr);
   Trained train(const TrainOptions& options, bool resumes, Watch& watch);
   void expect_no_divergence(const Trained& trained);
-  void compare(const Case& one, const TrainOptions& options, const Trained& trained);
+  void compare(const Case& one, bool is_drawn, const TrainOptions& options, const Trained& trained);
   std::string new_folder();
 
   JudgedTrainer judged_;
   int num_right_ = -1;  // cases, so the number of the one that is judged; none has begun
+  std::string what_;    // the name of that one
 };
 
 }  // namespace ladder

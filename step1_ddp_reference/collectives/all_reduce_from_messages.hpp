@@ -10,7 +10,7 @@
 //
 // inout:   any shape, contiguous, with the same numel and dtype on every rank and without a
 //          gradient of its own. Any numel, also fewer elements than ranks, 1 or 0.
-// Calls:   comm.send and comm.recv, with the tags 0 and 1, and no collective. Every operation has
+// Calls:   comm.send and comm.recv, with no tag but 0 and 1, and no collective. Every operation has
 //          been waited for when the call returns.
 // Traffic: bytes and messages of all_reduce_traffic(), counted as sends
 //          (common/comm/traffic_theory.hpp).

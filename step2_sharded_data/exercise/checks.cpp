@@ -6,6 +6,7 @@
 #include <span>
 
 #include "common/comm/self_communicator.hpp"
+#include "common/testing/draw.hpp"
 #include "common/testing/judge_main.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step2_sharded_data/data_shard.hpp"
@@ -80,13 +81,16 @@ class Checks : public Examination {
   void small_epochs() {
     for (std::int64_t n = 1; n <= 9; ++n) {
       for (int num_ranks = 1; num_ranks <= 5; ++num_ranks) {
-        for (const Tail tail : {Tail::kDrop, Tail::kPad}) {
-          const std::string what =
-              concat(n, " samples, ", num_ranks, " ranks, the tail ", to_string(tail));
-          examine_next(what, [&](Communicator&) { small_epoch(what, n, num_ranks, tail); });
-        }
+        for (const Tail tail : {Tail::kDrop, Tail::kPad}) one_epoch(n, num_ranks, tail);
       }
     }
+  }
+  void larger_epochs(Draw& draw) {
+    const std::int64_t n = draw.number(10, 60);
+    const int num_ranks = static_cast<int>(draw.number(6, 20));
+    const std::string what = draw.announce(concat(n, " samples, ", num_ranks, " ranks"));
+    for (const Tail tail : {Tail::kDrop, Tail::kPad}) one_epoch(n, num_ranks, tail, what);
+    for (const Tail tail : {Tail::kDrop, Tail::kPad}) one_epoch(97, 8, tail);
   }
 
   void lengths_beyond_float() {
@@ -148,6 +152,13 @@ class Checks : public Examination {
   }
 
  private:
+  void one_epoch(std::int64_t n, int num_ranks, Tail tail, const std::string& drawn = "") {
+    const std::string what =
+        concat(drawn.empty() ? concat(n, " samples, ", num_ranks, " ranks") : drawn, ", the tail ",
+               to_string(tail));
+    examine_next(what, [&](Communicator&) { small_epoch(what, n, num_ranks, tail); });
+  }
+
   // No sample is at its own place in the order. Each shard is asked at all positions.
   void small_epoch(const std::string& what, std::int64_t n, int num_ranks, Tail tail) {
     Samples order = epoch_order(n, 0, 0, SampleOrder::kSequential);
@@ -170,10 +181,12 @@ class Checks : public Examination {
   }
 };
 
-std::vector<std::string> check() {
+std::vector<std::string> check(Communicator& comm) {
+  Draw draw(comm);
   SelfCommunicator alone;  // all ranks are asked on each rank
   Checks checks(alone);
   checks.small_epochs();
+  checks.larger_epochs(draw);
   for (const int rank : {-1, 2, 3}) checks.refuses(rank, 2);
   checks.refuses(0, 0);
   if (checks.faults().empty()) {
@@ -187,7 +200,7 @@ std::vector<std::string> check() {
 }  // namespace step2
 
 std::vector<std::string> judge_linked(Communicator& comm) {
-  const std::vector<std::string> faults = step2::check();
+  const std::vector<std::string> faults = step2::check(comm);
   if (!faults.empty()) return faults;
   Judge judge({.trainer = step2::trainer(), .sends_in_place = false}, comm);
   judge.all_cases_are_right();

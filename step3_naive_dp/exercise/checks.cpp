@@ -53,6 +53,33 @@ class Checks : public Examination {
     });
   }
 
+  // In the groups of even and of odd ranks, the last rank first: rank and size are the group's, and
+  // the other group sums something else.
+  void works_in_groups() {
+    examine("two groups, in the opposite order of ranks", [&](Communicator&) {
+      const int parity = comm_.rank() % 2;
+      const auto group = comm_.split(parity, -comm_.rank());
+      SmallModel model;
+      model.flat.params().fill_(comm_.rank());
+      broadcast_parameters(model.flat, *group);
+      double root = comm_.rank(), sum = 0;
+      for (int rank = parity; rank < comm_.size(); rank += 2) {
+        root = rank;  // the last of its group
+        sum += rank + 1;
+      }
+      for (const auto& [name, param] : model.flat.named_params()) {
+        expect(concat("after broadcast_parameters() in a group, '", name, "'"), param,
+               at::full_like(param, root));
+      }
+      ((model.weight.sum() + model.scale + model.unused.sum()) * (comm_.rank() + 1.0)).backward();
+      all_reduce_gradients(model.grads, *group);
+      for (const at::Tensor& tensor : {model.weight, model.scale, model.unused}) {
+        expect("after all_reduce_gradients() in a group, a gradient", tensor.grad(),
+               at::full_like(tensor, sum));
+      }
+    });
+  }
+
   // Rank r's gradients are r + 1, but rank 0's backward does not come by 'unused'.
   void sums_what_is_trained(RecordingCommunicator& comm) {
     comm.set_network(Network::kSlow);
@@ -86,6 +113,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   step3::Checks checks(comm);
   for (int root = 0; root < comm.size(); ++root) checks.broadcasts_from(root);
   checks.examine("all_reduce_gradients()", &step3::Checks::sums_what_is_trained);
+  checks.works_in_groups();
   return checks.faults();
 }
 

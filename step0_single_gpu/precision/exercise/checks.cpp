@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/norm.hpp"
+#include "common/testing/draw.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
 #include "step0_single_gpu/precision/exercise/scaled_step.hpp"
@@ -131,6 +133,27 @@ class ScalerChecks : public Examination {
                  {128, 0, 5'000'000'001});
   }
 
+  // A whole history of norms, of which one in `one_in` is an overflow, against the rules themselves.
+  void follows_a_history(std::int64_t window, std::int64_t one_in, Draw& draw) {
+    LossScaler scaler(LossScaleOptions{.initial = std::ldexp(1, 20), .window = window});
+    LossScaleState wanted = {.scale = std::ldexp(1, 20)};
+    for (int step = 1; step <= 2000; ++step) {
+      const bool overflows = draw.number(1, one_in) == 1;
+      if (overflows && wanted.scale == 1) continue;
+      const double norm = overflows ? (draw.coin() ? kInfinity : kNotANumber)
+                                    : std::ldexp(1, static_cast<int>(draw.number(-99, 99)));
+      expect_verdict(scaler, norm, !overflows);
+      if (overflows) {
+        wanted = {wanted.scale / 2, 0, wanted.skipped_steps + 1};
+      } else if (++wanted.good_steps == window) {
+        wanted = {std::min(2 * wanted.scale, std::ldexp(1, 30)), 0, wanted.skipped_steps};
+      }
+      if (scaler.state() == wanted) continue;
+      return expect_state(concat("after step ", step, " of a long run with a window of ", window),
+                          scaler, wanted);
+    }
+  }
+
   void leaves_other_precisions_alone() {
     LossScaler scaler;
     for (const LossScaleState& state : {LossScaleState(), {.scale = 256, .skipped_steps = 2}}) {
@@ -178,6 +201,12 @@ class StepChecks : public Examination {
       gives_the_optimizer_its_gradients(kScaler, 1024, clip_norm, norm_of_all());
       gives_the_optimizer_its_gradients(LossScaler(), 1, clip_norm, norm_of_all());
     }
+  }
+  // A limit between the norm of each slice and that of all together: only the whole is too long.
+  void clips_by_the_norm_of_all() {
+    const double largest = std::sqrt(kNumel) * comm_.size();
+    const double clip_norm = (largest + norm_of_all()) / 2;
+    gives_the_optimizer_its_gradients(kScaler, 1024, clip_norm, norm_of_all());
   }
   double norm_of_all() const {
     double squares = 0;
@@ -274,6 +303,35 @@ class StepChecks : public Examination {
     expect("a parameter", subject.params, wanted.params);
   }
 
+  // Signs, sizes, a scale and a limit drawn at random; one of several ranks has nothing but zeros. The
+  // norm of each slice is a whole number, whose square is exact, however its sum is taken.
+  void takes_any_step(Draw& draw) {
+    const std::int64_t root = 4 * draw.number(2, 17);  // a slice is a multiple of 16
+    const int zero_rank = static_cast<int>(draw.number(0, comm_.size() - 1));
+    const bool has_zeros = comm_.size() > 1;
+    const double scale = std::ldexp(1, static_cast<int>(draw.number(1, 16)));
+    std::vector<double> sizes;
+    double squares = 0;
+    for (int rank = 0; rank < comm_.size(); ++rank) {
+      const auto size = static_cast<double>(draw.number(1, 9));
+      sizes.push_back(has_zeros && rank == zero_rank ? 0 : size);
+      squares += std::pow(static_cast<double>(root) * sizes.back(), 2);
+    }
+    const double norm = std::sqrt(squares);
+    const double clip_norm = draw.coin() ? norm / static_cast<double>(draw.number(2, 9)) : 0;
+    const std::string zeros = has_zeros ? concat("zeros on rank ", zero_rank, ", ") : "";
+    const std::string what =
+        draw.announce(concat(root * root, " gradients of each rank, ", zeros, "a scale of ", scale,
+                             " and clip_norm ", clip_norm));
+    at::Tensor wanted = at::zeros({root * root});
+    for (std::int64_t i = 0; i < wanted.numel(); ++i) {
+      const double size = sizes[static_cast<std::size_t>(comm_.rank())];
+      wanted.data_ptr<float>()[i] = static_cast<float>(draw.coin() ? size : -size);
+    }
+    gives_the_optimizer_its_gradients(LossScaler({.initial = scale, .window = 1000}), scale,
+                                      clip_norm, norm, wanted, what);
+  }
+
   void ends_on_all_ranks() {
     const int last = comm_.size() - 1;
     examine(concat("an infinite gradient on rank ", last, " at a scale of 1"),
@@ -298,16 +356,18 @@ class StepChecks : public Examination {
 
   // One rank's slice of a model.
   struct Subject {
-    explicit Subject(const LossScaler& the_scaler, OptimizerKind the_kind = OptimizerKind::kSgd)
-        : scaler(the_scaler), kind(the_kind) {}
+    explicit Subject(const LossScaler& the_scaler, OptimizerKind the_kind = OptimizerKind::kSgd,
+                     std::int64_t the_numel = kNumel)
+        : scaler(the_scaler), kind(the_kind), numel(the_numel) {}
     StepParts parts(const Settings& settings) {
       return {grads, scaler, optimizer, settings.clip_norm, settings.lr, settings.num_steps};
     }
 
     LossScaler scaler;
     OptimizerKind kind;
-    at::Tensor params = at::zeros({kNumel}), grads = at::zeros({kNumel});
-    Optimizer optimizer{{{params, grads}}, kNumel, {}, {.kind = kind, .weight_decay = 0}};
+    std::int64_t numel;
+    at::Tensor params = at::zeros({numel}), grads = at::zeros({numel});
+    Optimizer optimizer{{{params, grads}}, numel, {}, {.kind = kind, .weight_decay = 0}};
   };
 
   double take_step(Subject& subject, std::int64_t step, const Settings& settings,
@@ -324,10 +384,16 @@ class StepChecks : public Examination {
 
   void gives_the_optimizer_its_gradients(const LossScaler& scaler, double scale, double clip_norm,
                                          double norm) {
-    const std::string what = concat("a scale of ", scale, " and clip_norm ", clip_norm);
+    gives_the_optimizer_its_gradients(scaler, scale, clip_norm, norm,
+                                      at::full({kNumel}, comm_.rank() + 1.0F),
+                                      concat("a scale of ", scale, " and clip_norm ", clip_norm));
+  }
+  // `wanted`: this rank's, unscaled and not clipped.
+  void gives_the_optimizer_its_gradients(const LossScaler& scaler, double scale, double clip_norm,
+                                         double norm, const at::Tensor& wanted,
+                                         const std::string& what) {
     examine(what, [&](LockstepCommunicator& comm) {
-      Subject subject(scaler);
-      const at::Tensor wanted = at::full({kNumel}, comm.rank() + 1.0F);
+      Subject subject(scaler, OptimizerKind::kSgd, wanted.numel());
       subject.grads.copy_(wanted * scale);
       const double found = take_step(subject, 0, {.clip_norm = clip_norm, .lr = kRateOf1}, comm);
       expect("the norm that scaled_step() returns", found, norm);
@@ -373,6 +439,7 @@ class StepChecks : public Examination {
 
 std::vector<std::string> judge_linked(Communicator& comm) {
   using loss_scaler::ScalerChecks;
+  Draw draw(comm);
   ScalerChecks scaler(comm);
   scaler.examine("overflows", &ScalerChecks::skips_what_overflows);
   scaler.examine("two scalers", &ScalerChecks::keeps_scalers_apart);
@@ -383,6 +450,10 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   scaler.examine("the largest scale", &ScalerChecks::stops_growing);
   scaler.examine("a restored state", &ScalerChecks::continues_from_a_checkpoint);
   scaler.examine("without a scale", &ScalerChecks::leaves_other_precisions_alone);
+  const std::int64_t window = draw.number(10, 30), one_in = draw.number(20, 60);
+  scaler.examine(draw.announce(concat("a window of ", window, ", and an overflow in one of ",
+                                      one_in, " steps")),
+                 [&](Communicator&) { scaler.follows_a_history(window, one_in, draw); });
   std::vector<std::string> faults = scaler.faults();
   if (!faults.empty()) {
     faults.push_back("part 2, scaled_step.cpp, will be judged once part 1 is right");
@@ -390,6 +461,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   }
   loss_scaler::StepChecks step(comm);
   step.unscales_before_clipping();
+  step.clips_by_the_norm_of_all();
   step.examine("a step that doubles the scale",
                &loss_scaler::StepChecks::unscales_by_the_scale_of_the_gradients);
   step.skips_on_all_ranks_or_none();
@@ -400,6 +472,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   step.examine("AdamW", &loss_scaler::StepChecks::gives_adamw_its_gradients_too);
   step.moves_the_schedule_by_steps_taken();
   step.ends_on_all_ranks();
+  step.takes_any_step(draw);
   return step.faults();
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -22,10 +23,12 @@
 #include "common/comm/argument_checks.hpp"
 #include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/rank_order_fold.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/timer.hpp"
+#include "common/testing/draw.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
 #include "common/testing/time_limit.hpp"
@@ -162,9 +165,9 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
       return true;
     }
 
-    // What has arrived appears. What was sent must be what it was.
+    // What has arrived appears. What was sent must be what it was. Nothing of it is kept.
     void conclude() {
-      const at::Tensor& tensor = of_answer.tensor;
+      const at::Tensor tensor = std::exchange(of_answer.tensor, {});
       if (is_send()) {
         return check(std::memcmp(data_of(tensor), contents_of(envelope), tensor.nbytes()) == 0,
                      "rank ", rank, " has changed what it sends to rank ", of_answer.peer,
@@ -270,63 +273,137 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
   Traffic traffic_;
 };
 
-// Of different magnitudes, so that each order of additions has bits of its own.
-at::Tensor values_of(int rank, std::int64_t numel, at::ScalarType dtype) {
-  return at::arange(1, numel + 1, at::kDouble)
+// A transport whose peers are gone: each message fails when it is waited for.
+class BrokenCommunicator final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  WorkPtr start(const Operation& /*operation*/) override { return std::make_unique<BrokenWork>(); }
+
+ private:
+  struct BrokenWork final : Work {
+    bool test() override { throw CheckError("the peer is gone"); }
+    void wait() override { throw CheckError("the peer is gone"); }
+  };
+};
+
+// What the ranks add up.
+struct Shape {
+  std::string name;  // "fp32"
+  at::ScalarType dtype;
+  std::int64_t numel;
+  int zero_rank = -1;  // has nothing but zeros
+};
+
+// Of different magnitudes, so that each order of additions has bits of its own; integers that no
+// floating-point number holds.
+at::Tensor values_of(int rank, const Shape& shape) {
+  if (rank == shape.zero_rank) return at::zeros({shape.numel}, shape.dtype);
+  if (shape.dtype == at::kLong)
+    return at::arange(1, shape.numel + 1, at::kLong).mul_((std::int64_t{1} << 48) + 3).add_(rank);
+  return at::arange(1, shape.numel + 1, at::kDouble)
       .mul_(0.7 + rank)
       .sin_()
       .mul_(std::pow(10.0, rank % 4))
-      .to(dtype);
+      .to(shape.dtype);
 }
 
 // All but the messages that the judge itself holds.
-std::int64_t peak_of_answer() {
+struct HeldBytes {
+  std::int64_t live = 0, peak = 0;
+};
+HeldBytes bytes_of_answer() {
   const MemoryReading reading = read_memory();
-  std::int64_t peak = 0;
+  HeldBytes held;
   for (int i = 0; i < kNumMemoryCategories; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
-    if (category != MemoryCategory::kOther) peak += reading.peak(category);
+    if (category == MemoryCategory::kOther) continue;
+    held.live += reading.live(category);
+    held.peak += reading.peak(category);
   }
-  return peak;
+  return held;
 }
 
 class Checks : public Examination {
  public:
-  using Examination::Examination;
+  // counts_memory: false if ranks are threads, which share one memory ledger.
+  explicit Checks(Communicator& comm, bool counts_memory = true)
+      : Examination(comm), counts_memory_(counts_memory) {}
 
-  void sums(const std::string& name, at::ScalarType dtype) {
-    const std::int64_t size = comm_.size();
-    for (const std::int64_t numel : {std::int64_t{1001}, size, size - 1, std::int64_t{1},
-                                     std::int64_t{0}, size + 1, std::int64_t{1003}}) {
-      if (!faults().empty()) return;
-      const std::string what = concat(name, ", ", numel, numel == 1 ? " element" : " elements");
-      examine<UnbufferedCommunicator>(what, [&](UnbufferedCommunicator& comm) {
-        prefix_ = what + ": ";
-        sums_twice(numel, dtype, comm);
-      });
+  void sums(const std::string& name, at::ScalarType dtype,
+            const std::vector<std::int64_t>& numels) {
+    for (const std::int64_t numel : numels) {
+      const Shape shape = {name, dtype, numel};
+      examine_sum(text_of(shape), shape);
     }
+  }
+
+  // Nothing after a fault: each wait that does not end takes time.
+  void examine_sum(const std::string& what, const Shape& shape) {
+    if (!faults().empty()) return;
+    examine<UnbufferedCommunicator>(what, [&](UnbufferedCommunicator& comm) {
+      prefix_ = what + ": ";
+      sums_twice(shape, comm);
+    });
+  }
+
+  // In groups of the ranks that are even and of those that are odd, the last rank first: its rank
+  // and size are the group's.
+  void sums_in_groups() {
+    const std::string what = "two groups, in the opposite order of ranks";
+    examine(what, [&](Communicator&) {
+      prefix_ = what + ": ";
+      const auto group = comm_.split(comm_.rank() % 2, -comm_.rank());
+      const auto agreements = group->split(0, group->rank());
+      UnbufferedCommunicator comm(*group, *agreements);
+      std::exception_ptr error;
+      try {
+        sums_twice({"fp32", at::kFloat, 1001}, comm);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      comm.finish();
+      if (error) std::rethrow_exception(error);
+    });
+  }
+
+  void passes_errors_on() {
+    examine("a message that fails", [&](Communicator&) {
+      BrokenCommunicator broken(comm_);
+      const at::Tensor tensor = values_of(comm_.rank(), {"fp32", at::kFloat, 100});
+      expect_error("an all-reduce whose peer is gone", {"the peer is gone"},
+                   [&] { all_reduce_from_messages(tensor, broken); });
+    });
+  }
+
+  static std::string text_of(const Shape& shape) {
+    return concat(shape.name, ", ", shape.numel, shape.numel == 1 ? " element" : " elements",
+                  shape.zero_rank < 0 ? "" : concat(", zeros on rank ", shape.zero_rank));
   }
 
  private:
   // In a row: a message of the first call must not get into the second.
-  void sums_twice(std::int64_t numel, at::ScalarType dtype, UnbufferedCommunicator& comm) {
+  void sums_twice(const Shape& shape, UnbufferedCommunicator& comm) {
+    const std::int64_t numel = shape.numel;
     // Part of a longer tensor, of which the rest must stay as it is.
-    const at::Tensor longer = at::full({numel + 2 * kMargin}, -1, dtype);
+    const at::Tensor longer = at::full({numel + 2 * kMargin}, -1, shape.dtype);
     const at::Tensor part = longer.narrow(0, kMargin, numel);
-    part.copy_(values_of(comm.rank(), numel, dtype));
-    const at::Tensor second = values_of(comm.rank() + 1, numel, dtype);
+    part.copy_(values_of(comm.rank(), shape));
+    const at::Tensor second = values_of(comm.rank() + 1, shape);
+    // With another number of dimensions, if possible.
+    const at::Tensor view = numel == 1       ? part.view(at::IntArrayRef())
+                            : numel % 7 == 0 ? part.view({7, numel / 7})
+                                             : part;
 
     reset_memory_peaks();
-    const std::int64_t held = peak_of_answer();
-    // With more than one dimension, if possible.
-    all_reduce_from_messages(numel % 7 == 0 ? part.view({7, numel / 7}) : part, comm);
-    const std::int64_t scratch = peak_of_answer() - held;
+    const HeldBytes before = bytes_of_answer();
+    all_reduce_from_messages(view, comm);
+    const HeldBytes after = bytes_of_answer();
     const int num_never_waited_for = comm.num_never_waited_for();
     const OpTraffic found = comm.traffic()[CommOp::kSend];
     all_reduce_from_messages(second, comm);
 
-    expect("the sum", part, wanted_sum(0, numel, dtype));
-    expect("the sum of a second call", second, wanted_sum(1, numel, dtype));
+    expect("the sum", part, wanted_sum(0, shape, comm.size()));
+    expect("the sum of a second call", second, wanted_sum(1, shape, comm.size()));
     longer.narrow(0, kMargin, numel).fill_(-1);
     expect("what is next to the tensor", longer, at::full_like(longer, -1));
     expect("the number of operations never waited for", num_never_waited_for, 0);
@@ -334,36 +411,82 @@ class Checks : public Examination {
                                                 comm.rank())[CommOp::kAllReduce];
     expect("the number of bytes sent", found.bytes_sent, wanted.bytes_sent);
     expect("the number of messages sent", found.messages, wanted.messages);
+    if (!counts_memory_) return;
     const std::int64_t own = slice_of(numel, comm.size(), comm.rank()).numel;
     const std::int64_t most = (comm.size() - 1) * own * part.element_size();
+    const std::int64_t scratch = after.peak - before.peak, kept = after.live - before.live;
     if (scratch > most + kScalarBytes) {
       fault(concat("the scratch memory is ", scratch, " bytes, not ", most, ": ", comm.size() - 1,
                    " times ", own, " elements"));
     }
+    if (kept > 0) fault(concat(kept, " bytes of scratch memory stay when the call returns"));
   }
 
   // Of all ranks' values_of(rank + offset).
-  at::Tensor wanted_sum(int offset, std::int64_t numel, at::ScalarType dtype) const {
-    at::Tensor sum = values_of(offset, numel, dtype);
-    for (int rank = 1; rank < comm_.size(); ++rank) {
-      sum = sum + values_of(rank + offset, numel, dtype);
-    }
+  static at::Tensor wanted_sum(int offset, const Shape& shape, int num_ranks) {
+    at::Tensor sum = values_of(offset, shape);
+    for (int rank = 1; rank < num_ranks; ++rank) sum = sum + values_of(rank + offset, shape);
     return sum;
   }
 
+  const bool counts_memory_;
   static constexpr std::int64_t kMargin = 5;
   static constexpr std::int64_t kScalarBytes = 64;  // libtorch may need some: they do not count
 };
+
+constexpr std::pair<const char*, at::ScalarType> kTypes[] = {{"fp32", at::kFloat},
+                                                             {"bf16", at::kBFloat16},
+                                                             {"fp16", at::kHalf},
+                                                             {"fp64", at::kDouble},
+                                                             {"int64", at::kLong}};
+
+Shape any_shape(Draw& draw, int num_ranks) {
+  const auto& [name, dtype] = kTypes[draw.number(0, std::ssize(kTypes) - 1)];
+  const std::int64_t numel = draw.number(2 * num_ranks, 1000);
+  return {name, dtype, numel, draw.coin() ? static_cast<int>(draw.number(0, num_ranks - 1)) : -1};
+}
+
+// On more ranks than a learner starts.
+std::vector<std::string> faults_on_threads(int num_ranks, const std::vector<Shape>& shapes) {
+  std::vector<std::string> faults;
+  run_as_threads(num_ranks, [&](Communicator& comm) {
+    Checks checks(comm, /*counts_memory=*/false);
+    for (const Shape& shape : shapes)
+      checks.examine_sum(concat(num_ranks, " ranks, ", Checks::text_of(shape)), shape);
+    if (comm.rank() == 0) faults = checks.faults();
+  });
+  return faults;
+}
 
 }  // namespace
 }  // namespace collectives
 
 std::vector<std::string> judge_linked(Communicator& comm) {
   install_memory_ledger();
+  const std::int64_t size = comm.size();
+  Draw draw(comm);
   collectives::Checks checks(comm);
-  checks.sums("fp32", at::kFloat);
-  checks.sums("bf16", at::kBFloat16);
-  checks.sums("fp16", at::kHalf);
+  for (const auto& [name, dtype] : collectives::kTypes)
+    checks.sums(name, dtype, {1001, size, size - 1, 1, 0, size + 1, 1003});
+  for (int rank = 0; rank < comm.size(); ++rank)
+    checks.examine_sum(concat("zeros on rank ", rank), {"fp32", at::kFloat, 100, rank});
+  if (checks.faults().empty()) checks.sums_in_groups();
+  if (checks.faults().empty() && comm.size() > 1) checks.passes_errors_on();
+  if (!checks.faults().empty()) return checks.faults();
+  const collectives::Shape drawn = collectives::any_shape(draw, comm.size());
+  checks.examine_sum(draw.announce(collectives::Checks::text_of(drawn)), drawn);
+  if (comm.size() == 4) {
+    const int many = static_cast<int>(draw.number(5, 9));
+    checks.examine_next("more ranks, as threads", [&](Communicator&) {
+      if (comm.rank() > 0) return;
+      for (const int num_ranks : {many, 8}) {
+        const collectives::Shape shape = collectives::any_shape(draw, num_ranks);
+        for (const std::string& line :
+             collectives::faults_on_threads(num_ranks, {{"fp32", at::kFloat, 101}, shape}))
+          checks.fault(line);
+      }
+    });
+  }
   return checks.faults();
 }
 

@@ -9,8 +9,10 @@
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "common/optim/quanta.hpp"
+#include "common/testing/draw.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
+#include "common/testing/plain_words.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
@@ -49,6 +51,29 @@ class Checks : public Examination {
          {std::pair{1, 22}, {2, 22}, {3, 21}, {4, 21}, {6, 20}, {24, 18}, {1000, 13}, {1024, 13}})
       expect(concat("share_of_range(", num_microbatches, ")"),
              text_of(share_of_range(num_microbatches)), text_of(power_of_2(exponent)));
+  }
+
+  // More microbatches than above, and numbers of all sizes up to their share; halves rarely occur.
+  void divides_and_rounds_any(Draw& draw) {
+    const std::int64_t num_microbatches = draw.number(1025, 100000);
+    const int exponent = static_cast<int>(draw.number(-30, 10));
+    const std::string what =
+        draw.announce(concat(num_microbatches, " microbatches and a quantum of 2^", exponent));
+    examine_next(what, [&](Communicator&) {
+      const float quantum = power_of_2(exponent);
+      float share = power_of_2(22);
+      while (2.0 * static_cast<double>(num_microbatches) * share > std::ldexp(1, 24)) share /= 2;
+      expect(concat("share_of_range(", num_microbatches, ")"),
+             text_of(share_of_range(num_microbatches)), text_of(share));
+      std::vector<float> values, wanted;
+      for (int i = 0; i < 100; ++i) {
+        const double quanta = static_cast<double>(draw.number(-999, 999)) / 1000 * share *
+                              std::ldexp(1, -static_cast<int>(draw.number(0, 20)));
+        values.push_back(static_cast<float>(quanta) * quantum);
+        wanted.push_back(std::nearbyint(values.back() / quantum) * quantum);
+      }
+      expect_rounded(values, quantum, share, wanted);
+    });
   }
 
   // With a quantum of 1/4 and a share of 64 quanta: up to 16.
@@ -173,8 +198,10 @@ class Checks : public Examination {
     options = options_for(step3::trainer(), options);
     TrainReport report;
     run_as_threads(num_ranks, [&](Communicator& comm) {
-      TrainReport own = step3::trainer().train(options, comm);
-      if (comm.rank() == 0) report = std::move(own);
+      throw_in_plain_words([&] {
+        TrainReport own = step3::trainer().train(options, comm);
+        if (comm.rank() == 0) report = std::move(own);
+      });
     });
     return report;
   }
@@ -187,6 +214,8 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   exact_sums::Checks checks(comm);
   checks.examine_next("share_of_range()", &exact_sums::Checks::divides_the_range);
   checks.examine_next("round_block()", &exact_sums::Checks::rounds);
+  Draw draw(comm);
+  checks.divides_and_rounds_any(draw);
   checks.learns_from_a_step();
   checks.grows_what_was_too_small();
   checks.examine_next("training", &exact_sums::Checks::trains_to_one_hash);
