@@ -71,6 +71,10 @@ std::string describe_step(const TrainOptions& options, const Trainer& trainer,
                  batch.rows_per_sample * options.data.microbatch_size, " per microbatch, ",
                  count_of(microbatches_per_step(options), "microbatch"), ", ",
                  count_of(num_replicas, "replica"), ")\n");
+  if (options.lr.warmup_steps > options.num_steps)
+    text += concat("learning rate       rises until the end and never reaches --lr ", options.lr.lr,
+                   ": --warmup-steps ", options.lr.warmup_steps, " of --steps ", options.num_steps,
+                   "\n");
   if (trainer.num_stages != one_stage)
     text += concat("pipeline            ", count_of(num_stages, "stage"), ", ",
                    count_of(world_size / num_stages, "replica"), "\n");

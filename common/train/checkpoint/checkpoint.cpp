@@ -344,6 +344,12 @@ void prune_checkpoints(const fs::path& run, std::int64_t keep) {
   }
 }
 
+void check_can_save(const fs::path& run) {
+  const fs::path tried = checkpoints_of(run) / (std::string(kPartialPrefix) + "try");
+  make_folders(tried);
+  fs::remove(tried);
+}
+
 void sweep_partial_checkpoints(const fs::path& run) {
   if (!fs::is_directory(checkpoints_of(run))) return;
   std::vector<fs::path> leftovers;

@@ -177,6 +177,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   declare_requests(app, trainer, line, config);
   try {
     app.parse(argc, argv);
+    refuse_unknown(app);
+    for (const CLI::Option* option : app.get_options())
+      if (option->count() > 0) line.options.given.insert(option->get_name().substr(2));
+    table.check_ranges();
+    table.check_effects(line.options);
   } catch (const CLI::CallForHelp&) {
     line.should_exit = true;
     line.text = app.help();
@@ -190,9 +195,6 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   } catch (const CLI::ParseError& error) {
     throw UsageError(concat(error.what(), " (--help lists all options)"));
   }
-  refuse_unknown(app);
-  for (const CLI::Option* option : app.get_options())
-    if (option->count() > 0) line.options.given.insert(option->get_name().substr(2));
   // Any GPU that this can run on multiplies bf16 many times faster than fp32.
   if (line.options.device.is_cuda() && !line.options.given.contains("precision"))
     line.options.model.precision.params = at::kBFloat16;

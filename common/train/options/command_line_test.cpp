@@ -227,6 +227,53 @@ TEST(Options, UnknownOnesNameTheNearest) {
   expect_refusal({"--config", file.c_str()}, {"unknown option --old-level: it is --level now"});
 }
 
+// Nobody would be told that it changed nothing.
+TEST(Options, WithoutAnEffectTheyAreRefusedButForTheirDefaults) {
+  const bool is_blas = parse({}).options.model.products == Products::kBlas;
+  const char* products = is_blas ? "onednn" : "blas";
+  const std::vector<std::pair<std::vector<const char*>, std::string>> cases = {
+      {{"--lr-schedule", "constant", "--min-lr", "0.0005"}, "--lr-schedule cosine and linear"},
+      {{"--optimizer", "sgd", "--beta1", "0.5"}, "--optimizer adamw"},
+      {{"--optimizer", "sgd", "--beta2", "0.5"}, "--optimizer adamw"},
+      {{"--optimizer", "sgd", "--eps", "0.5"}, "--optimizer adamw"},
+      {{"--loss-scale", "1024"}, "--precision fp16"},
+      {{"--precision", "bf16", "--loss-scale-window", "5"}, "--precision fp16"},
+      {{"--deterministic", "false"}, "--device cuda"},
+      {{"--device", "cuda", "--products", products}, "--device cpu"},
+      {{"--reduction", "ordered"}, "--transport nccl"},
+      {{"--device", "cuda", "--transport", "mpi", "--nccl-timeout", "5"}, "--transport nccl"},
+      {{"--val-data", "v.txt"}, "--eval-every"},
+      {{"--eval-samples", "5"}, "--eval-every"}};
+  const TempFolder folder;
+  for (const auto& [words, companion] : cases) {
+    const std::string name = words[words.size() - 2], value = words.back();
+    const std::string problem =
+        concat(name, " ", value, " has no effect here: it is for ", companion, "; leave it out");
+    expect_refusal(words, {problem});
+    std::vector<const char*> others(words.begin(), words.end() - 2);
+    const std::string file = folder.write("c.toml", concat(name.substr(2), " = ", value));
+    others.insert(others.end(), {"--config", file.c_str()});
+    expect_refusal(others, {file + ": " + problem});
+  }
+  EXPECT_NO_THROW(parse({"--lr-schedule", "constant", "--min-lr", "0", "--optimizer", "sgd",
+                         "--beta1", "0.9", "--eps", "1e-8", "--loss-scale", "65536",
+                         "--deterministic", "true", "--val-data", "", "--eval-samples", "0"}));
+}
+
+// As a path may be, but all options are written to JSON, and those of a run only at its end.
+TEST(Options, ThatAreNotUtf8AreRefusedAtOnce) {
+  const Json all = to_json(parse({}).options);
+  for (const auto& [name, value] : all.items()) {
+    const std::string option = concat("--", name, "=caf\xe9s");
+    expect_refusal({option.c_str()},
+                   {concat("--", name, " is not UTF-8"), "byte 4 of 5", "after 'caf'"});
+  }
+  const TempFolder folder;
+  const std::string file = folder.write("c.toml", "sample = \"caf\xe9\"\n");
+  expect_refusal({"--config", file.c_str()}, {file + ": --sample is not UTF-8", "byte 4 of 4"});
+  EXPECT_EQ(parse({"--sample", "caf\u00e9"}).options.output.sample, "caf\u00e9");
+}
+
 TEST(Options, BadValuesNameOptionAndValue) {
   expect_refusal({"--steps", "ten"}, {"--steps", "ten"});
   expect_refusal({"--seed", "-1"}, {"--seed is '-1', it must be a whole number from 0 to 1844"});
@@ -248,7 +295,12 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refusal({"--precision", "fp16", "--grad-dtype", "bf16"}, {"parameters are fp16"});
   expect_refusal({"--masters", "none"}, {"--masters", "--precision is fp32"});
   for (const char* scale : {"3", "0.5", "-2", "0", "inf"})
-    expect_refusal({"--loss-scale", scale}, {"--loss-scale", "a power of two"});
+    expect_refusal({"--precision", "fp16", "--loss-scale", scale},
+                   {"--loss-scale", "a power of two"});
+  for (const char* option : {"--eps", "--norm-eps"})
+    expect_refusal({option, "1e-46"},
+                   {concat(option, " is 1e-46, which is 0 in fp32: give at least")});
+  expect_refusal({"--lr", "-1e-39"}, {"--lr is -1e-39, which is 0 in fp32: give 0, or at least"});
 }
 
 // Whatever else is missing: the model would have told it.
@@ -367,7 +419,7 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
 }
 
 TEST(Options, PrintedConfigLeavesOutWhatAFileCannotHold) {
-  for (const char* text : {"two\nlines", "a \"quote\"", "C:\\x", "item #1", "\xff"}) {
+  for (const char* text : {"two\nlines", "a \"quote\"", "C:\\x", "item #1"}) {
     const CommandLine line = parse({"--print-config", "--sample", text});
     EXPECT_THAT(line.text, HasSubstr("# sample: give it on the command line")) << text;
   }

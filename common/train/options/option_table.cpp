@@ -4,6 +4,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "common/data/bpe/byte_alphabet.hpp"
+
 namespace ladder {
 
 std::string expected_value(const CLI::Option& option) {
@@ -33,6 +35,15 @@ void check_is_value(const CLI::App& app, const CLI::Option& option, const std::s
               " needs a value: ", expected_value(option));
 }
 
+// A path need not be UTF-8, but it is written to JSON, as all options are.
+void check_is_utf8(const char* name, const std::string& text) {
+  const std::size_t good = well_formed_start(text);
+  check_usage(
+      good == text.size(), name, " is not UTF-8, as all texts must be: byte ", good + 1, " of ",
+      text.size(), " belongs to no character, after '",
+      [&] { return excerpt(text.substr(0, good)); }, "'");
+}
+
 }  // namespace
 
 OptionTable::OptionTable(CLI::App& parser, TrainOptions& options) : parser_(parser) {
@@ -45,6 +56,7 @@ OptionTable::Row& OptionTable::add(const Texts& texts, const Value& value, const
   const auto read = [=, &parser = parser_, name = texts.name](const std::string& text) {
     const CLI::Option& option = *parser.get_option(name);
     if (!can_be_alone) check_is_value(parser, option, text);
+    check_is_utf8(name, text);
     check_usage(assign(text), name, " is '", excerpt(text), "', it must be ",
                 expected_value(option));
   };
@@ -64,6 +76,18 @@ Json OptionTable::values(const std::string& heading) const {
       std::visit([&](const auto& value) { found[row.name] = value; }, row.value);
   }
   return found;
+}
+
+void OptionTable::check_effects(const TrainOptions& options) const {
+  const Json now = to_json(options), defaults = values();
+  for (const Row& row : rows_) {
+    if (row.has_effect == nullptr || row.has_effect(options)) continue;
+    const Json& value = now[row.name];
+    const std::string text = value.is_string() ? value.get<std::string>() : to_text(value);
+    check_usage(!options.given.contains(row.name) || value == defaults[row.name], "--", row.name,
+                " ", excerpt(text), " has no effect here: it is for ", row.companion,
+                "; leave it out");
+  }
 }
 
 OptionTable::Row& OptionTable::flag(const char* name, bool& member, const char* help) {
