@@ -55,14 +55,19 @@ def rows_of(text: str) -> list[Option]:
     return found
 
 
+def sources() -> list[Path]:
+    """What is read here, from the root."""
+    own = (file for file in ROOT.glob("step*/**/*.?pp") if not file.stem.endswith("_test"))
+    declaring = (file for file in own if file.name == "train.hpp" or "OptionTable" in file.read_text())
+    return [COMMON, *sorted(file.relative_to(ROOT) for file in declaring)]
+
+
 @functools.cache
 def structs() -> dict[str, str]:
     """The text that declares the options of each struct that steps have, by the struct's name."""
     found = {}
-    for file in sorted(ROOT.glob("step*/**/*.?pp")):
-        text = file.read_text()
-        if "OptionTable" not in text or file.stem.endswith("_test"):
-            continue
+    for file in sources()[1:]:
+        text = (ROOT / file).read_text()
         name, marks = "", [*DECLARE.finditer(text), None]
         for mark, following in zip(marks, marks[1:]):
             name = mark[1] or mark[2] or name
@@ -87,12 +92,13 @@ def own_texts(step: str) -> list[str]:
 def check_are_of(step: str, words: list[str]) -> None:
     """Refuses an option that only other steps have, and names them. What nobody has, the trainer refuses itself, and an option
     that has moved."""
-    own = {row.name for row in options_of(step)}
-    own |= {name for text in own_texts(step) for name in re.findall(r'"--([\w-]+)"', text)}
-    for word in words:
-        name = word[2:].partition("=")[0]
+    given = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
+    common = {row.name for row in rows_of((ROOT / COMMON).read_text())}
+    for name in (name for name in given if name not in common):
+        if any(f'"--{name}"' in text for text in own_texts(step)):
+            continue
         others = [each for each in read_steps() if any(name == row.name for row in options_of(each))]
-        if word.startswith("--") and name not in own and others:
+        if others:
             steps = f"{', '.join(others[:-1])} and {others[-1]}" if others[1:] else others[0]
             usage_error(f"--{name} is an option of {steps}, not of {step}")
 
