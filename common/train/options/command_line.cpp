@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -28,7 +29,69 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-std::string nearest_option(const CLI::App& app, const std::string& unknown) {
+// What other trainers call it, and what it is here.
+const std::map<std::string, const char*> kOtherNames = {
+    {"--accumulate-grad-batches", "--num-microbatches"},
+    {"--adam-beta1", "--beta1"},
+    {"--adam-beta2", "--beta2"},
+    {"--adam-epsilon", "--eps"},
+    {"--batch-size", "--micro-batch-size"},
+    {"--block-size", "--context"},
+    {"--checkpoint-interval", "--save-every"},
+    {"--compute-dtype", "--precision"},
+    {"--d-model", "--channels"},
+    {"--dataset", "--data"},
+    {"--dtype", "--precision"},
+    {"--embed-dim", "--channels"},
+    {"--epochs", "--steps"},
+    {"--eval-interval", "--eval-every"},
+    {"--eval-steps", "--eval-every"},
+    {"--ffn-hidden-size", "--mlp-channels"},
+    {"--grad-accum-steps", "--num-microbatches"},
+    {"--grad-clip", "--clip-norm"},
+    {"--gradient-accumulation-steps", "--num-microbatches"},
+    {"--hidden-size", "--channels"},
+    {"--intermediate-size", "--mlp-channels"},
+    {"--iterations", "--steps"},
+    {"--learning-rate", "--lr"},
+    {"--log-interval", "--log-every"},
+    {"--logging-steps", "--log-every"},
+    {"--lr-scheduler-type", "--lr-schedule"},
+    {"--max-grad-norm", "--clip-norm"},
+    {"--max-iters", "--steps"},
+    {"--max-seq-length", "--context"},
+    {"--max-steps", "--steps"},
+    {"--mixed-precision", "--precision"},
+    {"--model-name-or-path", "--init-from"},
+    {"--n-embd", "--channels"},
+    {"--n-head", "--heads"},
+    {"--n-layer", "--layers"},
+    {"--num-attention-heads", "--heads"},
+    {"--num-epochs", "--steps"},
+    {"--num-heads", "--heads"},
+    {"--num-hidden-layers", "--layers"},
+    {"--num-key-value-heads", "--kv-heads"},
+    {"--num-layers", "--layers"},
+    {"--num-query-groups", "--kv-heads"},
+    {"--num-train-epochs", "--steps"},
+    {"--output-dir", "--out"},
+    {"--per-device-train-batch-size", "--micro-batch-size"},
+    {"--resume-from-checkpoint", "--resume"},
+    {"--save-interval", "--save-every"},
+    {"--save-steps", "--save-every"},
+    {"--save-total-limit", "--keep"},
+    {"--seq-len", "--context"},
+    {"--seq-length", "--context"},
+    {"--train-data", "--data"},
+    {"--train-iters", "--steps"},
+    {"--warmup-iters", "--warmup-steps"},
+    {"--world-size", "--ranks"},
+};
+
+std::string nearest_option(const CLI::App& app, std::string unknown) {
+  std::replace(unknown.begin(), unknown.end(), '_', '-');
+  const auto other = kOtherNames.find(unknown);
+  if (other != kOtherNames.end() && app.get_option_no_throw(other->second)) return other->second;
   std::string best;
   // Anything farther away is not a typo. Half the length, because the two dashes always agree.
   std::size_t best_distance = std::min<std::size_t>(unknown.size() / 2, 4);

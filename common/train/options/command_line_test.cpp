@@ -218,6 +218,15 @@ TEST(Options, UnknownOnesNameTheNearest) {
   expect_refusal({"--lrws", "1"}, {"did you mean --lr?"});  // as near as --rows, but begins alike
   expect_refusal({"--tracer", "1"}, {"did you mean --trace?"});
   expect_refusal({"--step=3"}, {"unknown option --step,", "did you mean --steps?"});
+  for (const auto& [other, ours] : std::vector<std::pair<const char*, std::string>>{
+           {"--epochs", "--steps"},
+           {"--batch-size", "--micro-batch-size"},
+           {"--batch_size", "--micro-batch-size"},
+           {"--learning-rate", "--lr"},
+           {"--gradient_accumulation_steps=4", "--num-microbatches"},
+           {"--micro_batch_size", "--micro-batch-size"},
+           {"--n-embd", "--channels"}})
+    expect_refusal({other}, {"did you mean " + ours + "?"});
   expect_refusal({"--qwertyuiopasdf"},
                  {"unknown option --qwertyuiopasdf (--help lists those of step_x)"});
   expect_refusal({"stray"}, {"stray"});
