@@ -4,7 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
-from launcher import bench, bug, climb, clusters, debug, doctor, exercise, plan, predict, report, scale, test
+from launcher import bench, bug, climb, clusters, completion, debug, doctor, exercise, plan, predict, report, scale, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, owner_of, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -64,6 +64,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --cuda                       what runs on NVIDIA GPUs, too; LADDER_CUDA=ON ./ladder … then uses that build
       --packages                   instead, install only the system packages that building and testing need
   ./ladder doctor                  show what is installed, what is missing, and how to get it
+  ./ladder completion bash         what completes commands, steps and options after the Tab key: source <(./ladder completion bash)
   ./ladder help COMMAND            the same as ./ladder COMMAND --help;  ./ladder --version names this checkout
 
 Every command first installs and builds what it needs: system packages (as root; otherwise it lists them), libtorch in
@@ -97,6 +98,11 @@ def show_version(_: list[str]) -> int:
     version = re.search(r"^project\(ladder VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
     commit = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
     print(f"Ladder {version}{f', commit {commit}' if commit else ''}")
+    return 0
+
+
+def show_completions(words: list[str]) -> int:
+    print(*completion.complete(words, list(COMMANDS)), sep="\n")
     return 0
 
 
@@ -188,9 +194,9 @@ COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "predict": predict.run, "bug": bug.run, "diff": diff,
-    "doctor": doctor.run, "help": show_help,
+    "doctor": doctor.run, "completion": completion.run, "help": show_help,
 }  # fmt: skip
-ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, **clusters.COMMANDS}
+ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, "--complete": show_completions, **clusters.COMMANDS}
 
 
 def main(words: list[str]) -> int:
