@@ -25,6 +25,15 @@ bool may_be_nccl(const TrainOptions& o) {
 bool is_validated(const TrainOptions& o) {
   return o.output.eval_every > 0;
 }
+bool has_decay(const TrainOptions& o) {
+  return o.lr.schedule != LrSchedule::kConstant;
+}
+bool is_on_cpu(const TrainOptions& o) {
+  return o.device.is_cpu();
+}
+bool is_on_gpu(const TrainOptions& o) {
+  return o.device.is_cuda();
+}
 
 void declare_run(OptionTable& t, TrainOptions& o) {
   t.heading("Run");
@@ -38,7 +47,7 @@ void declare_run(OptionTable& t, TrainOptions& o) {
            "library for fp32 matrix products on the CPU: oneDNN, or the BLAS that "
            "torch.nn.Linear calls; auto: oneDNN if the CPU has AVX-512, else the BLAS; their last "
            "bits differ")
-      .only("--device cpu", [](const TrainOptions& o) { return o.device.is_cpu(); });
+      .only("--device cpu", is_on_cpu);
   t.value("--memory-cap-mb", o.memory_cap_mb,
           "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap")
       .changes_no_bits();
@@ -48,7 +57,7 @@ void declare_run(OptionTable& t, TrainOptions& o) {
       "in bf16 unless --precision says otherwise");
   t.value("--deterministic", o.is_deterministic,
           "true: only GPU kernels that give the same bits in every run; false: the fastest ones")
-      .only("--device cuda", [](const TrainOptions& o) { return o.device.is_cuda(); });
+      .only("--device cuda", is_on_gpu);
   t.choice("--transport", o.transport,
            {{"auto", Transport::kAuto},
             {"self", Transport::kSelf},
@@ -161,8 +170,7 @@ void declare_optimizer(OptionTable& t, TrainOptions& o) {
   t.number("--lr", o.lr.lr, kNotNegative, "largest learning rate");
   t.number("--min-lr", o.lr.min_lr, kNotNegative,
            "learning rate that the decay reaches after the last step")
-      .only("--lr-schedule cosine and linear",
-            [](const TrainOptions& o) { return o.lr.schedule != LrSchedule::kConstant; });
+      .only("--lr-schedule cosine and linear", has_decay);
   t.choice("--lr-schedule", o.lr.schedule,
            {{"cosine", LrSchedule::kCosine},
             {"linear", LrSchedule::kLinear},
