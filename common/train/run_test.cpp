@@ -457,7 +457,7 @@ TEST(Console, AProgressRowFitsAndLeavesOutWhatMattersLeast) {
   Progress known = progress;
   known.peak_bytes = 3 << 20;
   known.flops_per_second = 2.5e10;
-  EXPECT_EQ(progress_row(known, 120), row + "  161 ms  documents 10  peak 3.0 MiB  0.025 TFLOP/s");
+  EXPECT_EQ(progress_row(known, 140), row + "  161 ms  documents 10  peak 3.0 MiB  0.025 TFLOP/s");
 }
 
 TEST(Console, DurationsReadWell) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "common/core/check.hpp"
@@ -154,8 +155,8 @@ void refuse_unknown(const CLI::App& app) {
 
 // What a --config file says that the line leaves out.
 struct ConfigFile {
-  std::string path;
-  std::set<std::string> names;
+  std::optional<std::string> path = {};
+  std::set<std::string> names = {};
 };
 
 constexpr int kAsStarted = -1;  // ranks of a dry run that does not say how many
@@ -198,7 +199,8 @@ void declare_requests(CLI::App& app, const Trainer& trainer, CommandLine& line,
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")
       ->check(
           [&](const std::string& path) {
-            config.names = read_config_file(app, config.path = path);
+            // The parser asks again later, and then the line has everything.
+            if (config.path != path) config.names = read_config_file(app, *(config.path = path));
             return std::string();
           },
           "")
@@ -252,7 +254,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   } catch (const UsageError& error) {  // which begins with the option, perhaps one of the file
     const std::string text = error.what();
     const bool is_of_file = config.names.contains(text.substr(0, text.find(' ')));
-    throw UsageError(is_of_file ? concat(config.path, ": ", text) : text);
+    throw UsageError(is_of_file ? concat(*config.path, ": ", text) : text);
   } catch (const CLI::ArgumentMismatch& error) {
     throw UsageError(explain_missing_value(app, error.what()));
   } catch (const CLI::ParseError& error) {

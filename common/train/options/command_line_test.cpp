@@ -264,9 +264,14 @@ TEST(Options, WithoutAnEffectTheyAreRefusedButForTheirDefaults) {
     others.insert(others.end(), {"--config", file.c_str()});
     expect_refusal(others, {file + ": " + problem});
   }
-  EXPECT_NO_THROW(parse({"--lr-schedule", "constant", "--min-lr", "0", "--optimizer", "sgd",
-                         "--beta1", "0.9", "--eps", "1e-8", "--loss-scale", "65536",
-                         "--deterministic", "true", "--val-data", "", "--eval-samples", "0"}));
+  const Json defaults = to_json(parse({}).options);
+  for (const auto& [name, value] : defaults.items()) {
+    const std::string text = value.is_string() ? value.get<std::string>() : to_text(value);
+    const std::string word = concat("--", name, "=", text);
+    if (text.empty()) continue;
+    EXPECT_NO_THROW(parse({"--lr-schedule", "constant", "--optimizer", "sgd", word.c_str()}))
+        << word;
+  }
 }
 
 // As a path may be, but all options are written to JSON, and those of a run only at its end.

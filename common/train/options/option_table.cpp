@@ -78,15 +78,27 @@ Json OptionTable::values(const std::string& heading) const {
   return found;
 }
 
+namespace {
+
+// Of options that nobody parses.
+struct OwnTable {
+  explicit OwnTable(const TrainOptions& of) : options(of), table(parser, options) {}
+  TrainOptions options;
+  CLI::App parser;
+  OptionTable table;
+};
+
+}  // namespace
+
 void OptionTable::check_effects(const TrainOptions& options) const {
-  const Json now = to_json(options), defaults = values();
-  for (const Row& row : rows_) {
-    if (row.has_effect == nullptr || row.has_effect(options)) continue;
-    const Json& value = now[row.name];
-    const std::string text = value.is_string() ? value.get<std::string>() : to_text(value);
-    check_usage(!options.given.contains(row.name) || value == defaults[row.name], "--", row.name,
-                " ", excerpt(text), " has no effect here: it is for ", row.companion,
-                "; leave it out");
+  const OwnTable now(options);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const Row &row = rows_[i], &given = now.table.rows()[i];
+    if (row.has_effect == nullptr || row.has_effect(options) || given.value == row.value) continue;
+    const std::string value =
+        std::visit([](const auto& each) { return default_text(each); }, given.value);
+    check_usage(!options.given.contains(row.name), "--", row.name, " ", excerpt(value),
+                " has no effect here: it is for ", row.companion, "; leave it out");
   }
 }
 
@@ -105,18 +117,6 @@ void OptionTable::moved(const char* name, const char* where) {
       ->expected(0, 1)
       ->group("");  // not in --help
 }
-
-namespace {
-
-// Of options that nobody parses.
-struct OwnTable {
-  explicit OwnTable(const TrainOptions& of) : options(of), table(parser, options) {}
-  TrainOptions options;
-  CLI::App parser;
-  OptionTable table;
-};
-
-}  // namespace
 
 void check_ranges(const TrainOptions& options) {
   OwnTable(options).table.check_ranges();
