@@ -75,7 +75,7 @@ const std::map<Texts, Texts> kTaken = {
 };
 
 // What options need next to them to have an effect.
-const std::map<std::string, std::vector<const char*>> kCompanions = {
+const std::map<std::string, std::vector<const char*>> kNeededBy = {
     {"nccl-timeout", {"--transport", "nccl", "--device", "cuda"}},
     {"eval-samples", {"--eval-every", "5"}},
     {"loss-scale", {"--precision", "fp16"}},
@@ -115,9 +115,9 @@ TEST(OptionRanges, OddNumbersAreRefusedByNameOrTaken) {
     for (const std::string& odd : kOddValues) {
       try {
         const std::string word = concat(option, "=", odd);
-        const auto companions = kCompanions.find(name);
+        const auto needed = kNeededBy.find(name);
         std::vector<const char*> words;
-        if (companions != kCompanions.end()) words = companions->second;
+        if (needed != kNeededBy.end()) words = needed->second;
         words.push_back(word.c_str());
         const TrainOptions options = parse_words(trainer, words).options;
         taken_by_this.insert(odd);
