@@ -52,6 +52,7 @@ const std::map<Texts, Texts> kTaken = {
     {{},
      {"threads", "layers", "heads", "channels", "loss-scale", "simulate-ranks", "chunks-per-stage",
       "prototypes", "sync-every", "fragments", "workers", "min-workers", "trainer", "join-timeout",
+      "nccl-timeout" /* of GPUs, on which workers that may die do not train */,
       "rope-theta" /* of gpt2 */}},
     {{"0"},
      {"microbatches-per-step" /* with exact sums */, "steps" /* whole rounds */,
@@ -59,7 +60,7 @@ const std::map<Texts, Texts> kTaken = {
       "sync-delay", "worker", "min-lr" /* at most --lr */, "beta1", "beta2", "dpo-label-smoothing",
       "teacher-momentum", "view-noise", "alpha", "outer-momentum"}},
     {{"", "0", "65537"}, {"check-collectives"}},
-    {{"65537"}, {"context", "bucket-mb", "patience", "nccl-timeout", "round-timeout"}},
+    {{"65537"}, {"context", "bucket-mb", "patience", "round-timeout"}},
     {{"0", "65537"}, {"memory-cap-mb", "mlp-channels", "weight-decay"}},
     {{"65537", "2147483648"},
      {"micro-batch-size", "num-microbatches", "accumulation", "loss-scale-window", "log-every"}},
@@ -67,16 +68,14 @@ const std::map<Texts, Texts> kTaken = {
     {{"0", "65537", "2147483648"},
      {"eval-samples", "vocab-size", "warmup-steps", "eval-every", "save-every", "keep",
       "docs-per-step"}},
-    {{"0", "65537", "2147483648", "9223372036854775807", "9223372036854775808"}, {"seed"}},
     {{"65537", "2147483648", "9223372036854775807", "9223372036854775808"},
      {"eps", "norm-eps", "dpo-beta", "student-temperature", "teacher-temperature"}},
     {{"0", "65537", "2147483648", "9223372036854775807", "9223372036854775808"},
-     {"lr", "clip-norm", "outer-lr"}},
+     {"seed", "lr", "clip-norm", "outer-lr"}},
 };
 
 // What options need next to them to have an effect.
 const std::map<std::string, std::vector<const char*>> kNeededBy = {
-    {"nccl-timeout", {"--transport", "nccl", "--device", "cuda"}},
     {"eval-samples", {"--eval-every", "5"}},
     {"loss-scale", {"--precision", "fp16"}},
     {"loss-scale-window", {"--precision", "fp16"}},
