@@ -131,8 +131,10 @@ TEST_F(RunTest, WhatCannotBeSavedIsKnownBeforeTheFirstStep) {
   fs::create_directories(options_.output.out);
   options_.output.resume = "auto";
   std::ofstream(fs::path(options_.output.out) / "checkpoints") << "a file";
-  Training training(options_, comm_);
-  expect_throws<CheckError>([&] { training.run.next_step(); }, {"run/checkpoints"});
+  expect_throws<CheckError>([&] { take_steps(options_, 1); }, {"run/checkpoints"});
+  fs::remove(fs::path(options_.output.out) / "checkpoints");
+  take_steps(options_, 1);  // killed after it: nothing but the log is there
+  EXPECT_FALSE(fs::exists(fs::path(options_.output.out) / "checkpoints"));
 }
 
 TEST_F(RunTest, ZeroStepsSaveTheStart) {

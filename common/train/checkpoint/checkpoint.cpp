@@ -345,9 +345,12 @@ void prune_checkpoints(const fs::path& run, std::int64_t keep) {
 }
 
 void check_can_save(const fs::path& run) {
-  const fs::path tried = checkpoints_of(run) / (std::string(kPartialPrefix) + "try");
+  const fs::path folder = checkpoints_of(run);
+  const fs::path tried = folder / (std::string(kPartialPrefix) + "try");
+  const bool is_new = !fs::exists(folder);
   make_folders(tried);
   fs::remove(tried);
+  if (is_new) fs::remove(folder);
 }
 
 void sweep_partial_checkpoints(const fs::path& run) {

@@ -90,7 +90,8 @@ std::filesystem::path checkpoint_in(const std::string& option, const std::filesy
 void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep);
 
 // Before the first step, so that a run does not end with what it cannot save: makes the folder of
-// the checkpoints, and tries to make another in it. Throws CheckError with the name and the reason.
+// the checkpoints and another in it, and removes both again. Throws CheckError with the name and the
+// reason.
 void check_can_save(const std::filesystem::path& run);
 
 // Deletes half-written checkpoints that killed runs left behind.
