@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from launcher.steps import read_steps
+from launcher.trainer_options import sources
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = re.compile("LADDER_|Torch_|CMAKE_|CUDA|CI$|NCCL_|OMP_|OMPI_|SLURM_|SBATCH_|PYTHONUNBUFFERED")  # variables that a test sets itself
@@ -43,6 +44,9 @@ class Checkout:
         self.root = Path(folder).resolve() / "a checkout"  # with a space
         shutil.copytree(ROOT / "scripts", self.root / "scripts")
         shutil.copy(ROOT / "ladder", self.root)
+        for source in sources():
+            (self.root / source).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / source, self.root / source)
         self.programs = {name: step.folder for name, step in read_steps().items()}
         for name, folder in self.programs.items():
             self.write(f"{folder}/CMakeLists.txt", f"ladder_add_step({name})\n")

@@ -38,7 +38,7 @@ class TracedWork final : public WorkThen {
 constexpr int kRoundTrips = 16;
 constexpr int kTag = 0;
 
-void answer(Communicator& comm, int rank, const std::function<std::int64_t()>& now_ns) {
+void tell_time(Communicator& comm, int rank, const std::function<std::int64_t()>& now_ns) {
   const at::Tensor time = at::full({1}, 0, at::kLong);
   for (int i = 0; i < kRoundTrips; ++i) {
     comm.recv(time, rank, kTag)->wait();
@@ -47,7 +47,7 @@ void answer(Communicator& comm, int rank, const std::function<std::int64_t()>& n
   }
 }
 
-ClockReading ask(Communicator& comm, const std::function<std::int64_t()>& now_ns) {
+ClockReading ask_time(Communicator& comm, const std::function<std::int64_t()>& now_ns) {
   ClockReading best = {.error_ns = std::numeric_limits<std::int64_t>::max()};
   const at::Tensor time = at::full({1}, 0, at::kLong);
   for (int i = 0; i < kRoundTrips; ++i) {
@@ -139,8 +139,8 @@ ClockReading compare_clocks(Communicator& comm, const std::string& machine,
   for (int rank = 1; rank < comm.size(); ++rank) {
     const std::string& other = machines[static_cast<std::size_t>(rank)];
     if (!other.empty() && other == machines[0]) continue;
-    if (comm.rank() == 0) answer(comm, rank, now_ns);
-    if (comm.rank() == rank) clock = ask(comm, now_ns);
+    if (comm.rank() == 0) tell_time(comm, rank, now_ns);
+    if (comm.rank() == rank) clock = ask_time(comm, now_ns);
   }
   return clock;
 }

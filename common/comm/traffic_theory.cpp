@@ -29,7 +29,7 @@ OpTraffic all_to_all(std::int64_t numel, std::int64_t element_bytes, int world_s
 }
 
 // The rank's own slice goes to all others.
-OpTraffic gather(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
+OpTraffic own_to_all(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
   return sent_to(world_size - 1, slice_of(numel, world_size, rank).numel, element_bytes);
 }
 
@@ -45,7 +45,7 @@ Traffic one_call(CommOp op, OpTraffic sent) {
 Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size,
                            int rank) {
   OpTraffic sent = all_to_all(numel, element_bytes, world_size, rank);
-  add(sent, gather(numel, element_bytes, world_size, rank));
+  add(sent, own_to_all(numel, element_bytes, world_size, rank));
   return one_call(CommOp::kAllReduce, sent);
 }
 
@@ -56,7 +56,7 @@ Traffic reduce_scatter_traffic(std::int64_t full_numel, std::int64_t element_byt
 
 Traffic all_gather_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,
                            int rank) {
-  return one_call(CommOp::kAllGather, gather(full_numel, element_bytes, world_size, rank));
+  return one_call(CommOp::kAllGather, own_to_all(full_numel, element_bytes, world_size, rank));
 }
 
 Traffic broadcast_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,

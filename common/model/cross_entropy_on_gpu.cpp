@@ -24,8 +24,8 @@ using torch::autograd::variable_list;
 
 static_assert(sizeof(SoftmaxSum) == 2 * sizeof(float));  // a row of a tensor [rows, 2]
 
-kernels::LogitRows rows_of(const at::Tensor& logits, const at::Tensor& targets,
-                           std::int64_t ignored_target) {
+kernels::LogitRows logit_rows(const at::Tensor& logits, const at::Tensor& targets,
+                              std::int64_t ignored_target) {
   return {.logits = logits.const_data_ptr(),
           .type = logits.scalar_type(),
           .num_rows = logits.size(0),
@@ -42,7 +42,7 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
     const at::TensorOptions fp32 = logits.options().dtype(at::kFloat);
     const at::Tensor losses = at::empty({logits.size(0)}, fp32);
     const at::Tensor sums = at::empty({logits.size(0), 2}, fp32);
-    kernels::cross_entropy(rows_of(logits, targets, ignored_target),
+    kernels::cross_entropy(logit_rows(logits, targets, ignored_target),
                            losses.mutable_data_ptr<float>(),
                            reinterpret_cast<SoftmaxSum*>(sums.mutable_data_ptr<float>()),
                            at::cuda::getCurrentCUDAStream());
@@ -58,7 +58,7 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
     const at::Tensor gradients =
         at::empty_strided(logits.sizes(), logits.strides(), logits.options());
     kernels::cross_entropy_backward(
-        rows_of(logits, targets, context->saved_data["ignored_target"].toInt()),
+        logit_rows(logits, targets, context->saved_data["ignored_target"].toInt()),
         reinterpret_cast<const SoftmaxSum*>(sums.const_data_ptr<float>()),
         outputs[0].const_data_ptr<float>(), gradients.mutable_data_ptr(),
         at::cuda::getCurrentCUDAStream());

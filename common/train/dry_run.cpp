@@ -71,6 +71,10 @@ std::string describe_step(const TrainOptions& options, const Trainer& trainer,
                  batch.rows_per_sample * options.data.microbatch_size, " per microbatch, ",
                  count_of(microbatches_per_step(options), "microbatch"), ", ",
                  count_of(num_replicas, "replica"), ")\n");
+  if (options.lr.warmup_steps > options.num_steps)
+    text += concat("learning rate       rises until the end and never reaches --lr ", options.lr.lr,
+                   ": --warmup-steps ", options.lr.warmup_steps, " of --steps ", options.num_steps,
+                   "\n");
   if (trainer.num_stages != one_stage)
     text += concat("pipeline            ", count_of(num_stages, "stage"), ", ",
                    count_of(world_size / num_stages, "replica"), "\n");
@@ -122,7 +126,7 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
 }
 
 // "rank 3", "ranks 0 to 998", "ranks 0, 2, 4 … 998 (500 in all)".
-std::string name_of(const std::vector<int>& ranks) {
+std::string in_short(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return concat("rank ", ranks[0]);
   const bool is_range = ranks.back() - ranks[0] == static_cast<int>(ranks.size()) - 1;
   if (is_range && ranks.size() > 2) return concat("ranks ", ranks[0], " to ", ranks.back());
@@ -156,7 +160,7 @@ std::string describe_ranks(int world_size, const std::function<RankLines(int)>& 
     for (const auto& [line, ranks] : groups_of_line) {
       const auto& [verb, rest] = line;
       const bool drops_s = ranks.size() > 1 && verb.ends_with('s');
-      std::string start = concat(name_of(ranks), " ", verb.substr(0, verb.size() - drops_s));
+      std::string start = concat(in_short(ranks), " ", verb.substr(0, verb.size() - drops_s));
       start.resize(std::max(start.size() + 2, kColumn), ' ');
       text += concat(start, rest, "\n");
     }

@@ -46,17 +46,28 @@ std::set<std::int64_t> ends_of(const TrainOptions& options, const Tokenizer& tok
   return ends;
 }
 
-}  // namespace
-
-std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& forward,
-                     const TrainOptions& options, std::int64_t max_tokens) {
+std::unique_ptr<Tokenizer> tokenizer_of(const TrainOptions& options) {
   check(!has_unknown_tokens(options.data),
         "the data consist of token ids, so what the model writes ",
         "has no text; name their tokenizer with --tokenizer");
-  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.data);
+  std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.data);
   check(options.model.vocab_size >= tokenizer->vocab_size(), "the model has ",
         options.model.vocab_size, " tokens, too few for the ", tokenizer->vocab_size(),
         " of the tokenizer '", tokenizer->name(), "'");
+  return tokenizer;
+}
+
+}  // namespace
+
+void check_can_generate(const TrainOptions& options) {
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
+  start_of(options, *tokenizer);
+  ends_of(options, *tokenizer);
+}
+
+std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& forward,
+                     const TrainOptions& options, std::int64_t max_tokens) {
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
   const Span span("sample");
   const at::NoGradGuard no_grad;
   Random random(derive_seed(options.seed, "sample"));

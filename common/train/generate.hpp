@@ -26,4 +26,7 @@ std::string generate(AnyModel& model, const TrainOptions& options) {
   return generate([&model](const at::Tensor& tokens) { return model.forward(tokens); }, options);
 }
 
+// Throws what generate() would throw after the last step. To be called before the first one.
+void check_can_generate(const TrainOptions& options);
+
 }  // namespace ladder

@@ -65,8 +65,10 @@ TEST(Generate, NeverDrawsATokenThatTheTokenizerLacks) {
   std::vector<std::int64_t> beyond(400, 999);
   Typist model(beyond, 1000);  // all that the tokenizer has is equally likely
   EXPECT_NO_THROW(generate(model, options));
+  EXPECT_NO_THROW(check_can_generate(options));
   options.model.vocab_size = 300;
   expect_throws<CheckError>([&] { generate(model, options); }, {"too few"});
+  expect_throws<CheckError>([&] { check_can_generate(options); }, {"too few"});
 }
 
 TEST(Generate, AnswersAUserInAConversation) {
@@ -88,6 +90,7 @@ TEST(Generate, TokenIdsHaveNoText) {
   options.data.source = "a.bin";
   Typist model({1}, 258);
   expect_throws<CheckError>([&] { generate(model, options); }, {"--tokenizer"});
+  expect_throws<CheckError>([&] { check_can_generate(options); }, {"--tokenizer"});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
@@ -37,7 +38,8 @@ bool holds_a_run(const fs::path& folder) {
 // hold something else by now.
 std::string describe_changes(const LoadedCheckpoint& saved, const TrainOptions& options,
                              const Json& data) {
-  const std::set<std::string> harmless = options_that_change_no_bits(options);
+  std::set<std::string> harmless = options_that_change_no_bits(options);
+  if (saved.loss_scale) harmless.insert("loss-scale");  // it is for a run that begins
   const Json now = to_json(options);
   std::string changes;
   const auto add = [&](const std::string& name, const std::string& value,
@@ -111,6 +113,7 @@ void RunFiles::open(const TrainOptions& options, std::int64_t step) {
   if (!are_written()) return;
   make_folders(out_);
   sweep_partial_checkpoints(out_);
+  check_can_save(out_);
   keep_tokenizer(options.data, out_);
   std::error_code ignored;
   // A report of an earlier part of this run is outdated now.
@@ -196,7 +199,8 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
       mesh_(mesh),
       files_(options, writes_for_all(options, mesh.world.rank())),
       console_(writes_for_all(options, mesh.world.rank()) && !options.output.is_quiet),
-      meter_(mesh_.world, report_) {
+      meter_(mesh_.world, report_),
+      flops_per_token_(training_flops(options.model)) {
   if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
   if (options.gradient_sum == SumMode::kExact)
     exact_sums_ = ExactSums(microbatches_of_all(options, mesh.num_replicas()));
@@ -266,7 +270,13 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
   files_.continue_from(checkpoint);
   step_ = loaded.step;
   if (exact_sums_.is_on() && state.has_extras) exact_sums_.set_known();
-  if (loaded.loss_scale) loss_scaler_.restore(*loaded.loss_scale);
+  if (loaded.loss_scale) {
+    loss_scaler_.restore(*loaded.loss_scale);
+    const double begun_with = loaded.config.value("loss-scale", options_.loss_scale.initial);
+    if (loss_scaler_.is_on() && begun_with != options_.loss_scale.initial)
+      console_.line(concat("the loss scale goes on at ", loss_scaler_.scale(), ": --loss-scale ",
+                           options_.loss_scale.initial, " is for a run that begins"));
+  }
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
               " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
   if (newest && lies_in(checkpoint, out)) {  // then the state of this step is already saved
@@ -353,6 +363,7 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   const std::size_t i = report_.losses.size();
   // No later step can repair it: save nothing.
   if (const char* value = non_finite_value(record, needs_loss_scale(options_))) {
+    files_.log({{"step", step}, {"diverged", concat("the ", value, " is not finite")}});
     const auto newest = files_.newest_checkpoint();
     throw Diverged(concat(explain_divergence(record, value, step, options_),
                           newest ? "; the newest good checkpoint is " + newest->string() : ""));
@@ -368,20 +379,23 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   const BatchShape batch = batch_shape(options_);
   const bool is_logged =
       step % options_.output.log_every == 0 || i == 0 || (step == step_ && is_done());
-  if (i == 1) counted_ = counted_seconds_ = 0;
-  counted_ += record.denominator;
-  counted_seconds_ += seconds;
-  const double speed = report_.counted_per_second =
-      counted_seconds_ > 0 ? counted_ / counted_seconds_ : 0;
+  if (i == 1) pace_ = {};  // without the warm-up
+  pace_.add(record.denominator, seconds);
+  pace_since_line_.add(record.denominator, seconds);
+  const double mean_speed = report_.counted_per_second = pace_.per_second();
   const double seconds_per_step =
-      speed > 0 && record.denominator > 0 ? record.denominator / speed : seconds;
+      mean_speed > 0 && record.denominator > 0 ? record.denominator / mean_speed : seconds;
   std::optional<double> seconds_left;
-  if (i > 0) seconds_left = (options_.num_steps - step) * seconds_per_step;  // after the warm-up
+  if (i > 0) seconds_left = (options_.num_steps - step) * seconds_per_step;
+  const bool is_tokens = batch.is_of_tokens();
+  const double speed = pace_since_line_.per_second();
+  const std::int64_t flops = is_tokens ? flops_per_token_ : 0;
+  const std::int64_t peak_bytes = has_own_ledger(options_) ? read_memory().peak_bytes : 0;
   console_.progress({step, options_.num_steps, record, report_.learning_rates[i], speed, seconds,
-                     seconds_left, batch.mean_over},
+                     seconds_left, batch.mean_over, speed * static_cast<double>(flops), peak_bytes},
                     is_logged);
   if (!is_logged) return;
-  const bool is_tokens = batch.is_of_tokens();
+  pace_since_line_ = {};
   Json line = {{"step", step},
                {"loss", finite_or_null(record.loss)},
                {"grad_norm", finite_or_null(record.grad_norm)},

@@ -60,6 +60,16 @@ class RunFiles {
   std::ofstream metrics_;
 };
 
+// How fast steps count what the loss is a mean over.
+struct Pace {
+  double counted = 0, seconds = 0;
+  void add(double step_counted, double step_seconds) {
+    counted += step_counted;
+    seconds += step_seconds;
+  }
+  double per_second() const { return seconds > 0 ? counted / seconds : 0; }
+};
+
 // Measures for the report what this rank's steps take: time, memory and traffic.
 class StepMeter {
  public:
@@ -167,10 +177,11 @@ class Run {
   bool is_stopping_ = false;
   LossScaler loss_scaler_;
   ExactSums exact_sums_;
-  bool is_repeating_ = false;                 // the step that has begun is taken again
-  BatchStream* batches_ = nullptr;            // that it steps back in
-  double learning_rate_ = 0;                  // of this step
-  double counted_ = 0, counted_seconds_ = 0;  // for the speed
+  bool is_repeating_ = false;       // the step that has begun is taken again
+  BatchStream* batches_ = nullptr;  // that it steps back in
+  double learning_rate_ = 0;        // of this step
+  std::int64_t flops_per_token_;
+  Pace pace_, pace_since_line_;
 };
 
 // What all ranks tell each other at the end of an optimizer step.

@@ -35,6 +35,7 @@
 #include "common/model/modules.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/dry_run.hpp"
+#include "common/train/generate.hpp"
 #include "common/train/memory_need.hpp"
 #include "common/train/options/command_line.hpp"
 #include "common/train/reference.hpp"
@@ -232,6 +233,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   Communicator& comm = world.comm();
   const bool is_main = writes_for_all(options, comm.rank());
   Console console(is_main && !options.output.is_quiet);
+  if (!options.output.sample.empty()) check_can_generate(options);
   ReferenceFolder reference(options, is_main);
   const RunFolder folder(options, is_main);
   announce(options, console);

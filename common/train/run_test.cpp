@@ -99,6 +99,44 @@ TEST_F(RunTest, LogsFirstEveryAndLastStepAndSavesTheEnd) {
   EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000005");
 }
 
+// As people expect beside the time of a step; the report has the mean of the run.
+TEST_F(RunTest, ALineShowsTheSpeedSinceTheLineBefore) {
+  const TrainReport report = take_steps(options_);
+  std::istringstream lines(read_text_file(fs::path(options_.output.out) / "metrics.jsonl"));
+  std::size_t taken = 0;
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = Json::parse(text);
+    double tokens = 0, seconds = 0;
+    for (; taken < line["step"].get<std::size_t>(); ++taken) {
+      tokens += 10;
+      seconds += report.step_seconds[taken];
+    }
+    EXPECT_DOUBLE_EQ(line["tokens_per_second"].get<double>(), tokens / seconds) << text;
+  }
+  EXPECT_EQ(taken, 5u);
+  const auto& all = report.step_seconds;
+  EXPECT_DOUBLE_EQ(report.counted_per_second, 40 / (all[1] + all[2] + all[3] + all[4]));
+}
+
+// Only options from the command line are known to be UTF-8.
+TEST_F(RunTest, ATextThatIsNotUtf8CostsNoRun) {
+  options_.output.sample = "caf\xe9";
+  options_.output.save_reference = "\xff";
+  take_steps(options_);
+  const auto saved = describe_checkpoint(*newest_checkpoint(options_.output.out));
+  EXPECT_EQ(saved.config["sample"], "caf\ufffd");
+}
+
+TEST_F(RunTest, WhatCannotBeSavedIsKnownBeforeTheFirstStep) {
+  fs::create_directories(options_.output.out);
+  options_.output.resume = "auto";
+  std::ofstream(fs::path(options_.output.out) / "checkpoints") << "a file";
+  expect_throws<CheckError>([&] { take_steps(options_, 1); }, {"run/checkpoints"});
+  fs::remove(fs::path(options_.output.out) / "checkpoints");
+  take_steps(options_, 1);  // killed after it: nothing but the log is there
+  EXPECT_FALSE(fs::exists(fs::path(options_.output.out) / "checkpoints"));
+}
+
 TEST_F(RunTest, ZeroStepsSaveTheStart) {
   options_.num_steps = 0;
   EXPECT_TRUE(take_steps(options_).losses.empty());
@@ -297,6 +335,15 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
   EXPECT_THAT(back.learning_rates, ElementsAre(1, .75));
   EXPECT_THAT(last_scales, ElementsAre(256, 256));
   const std::string log = read_text_file(fs::path(options_.output.out) / "metrics.jsonl");
+  options_.loss_scale.initial = 4096;  // which the checkpoint's own scale replaces
+  options_.output.is_quiet = false;
+  ::testing::internal::CaptureStdout();
+  const auto same_scales = resumed("run/checkpoints/step_000003", "other", at::kHalf).second;
+  EXPECT_EQ(same_scales, later_scales);
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(
+      said, HasSubstr("the loss scale goes on at 256: --loss-scale 4096 is for a run that begins"));
+  EXPECT_THAT(said, Not(HasSubstr("unlike the run that saved it")));
   EXPECT_THAT(log, HasSubstr("\"loss_scale\":512"));
   EXPECT_THAT(log, HasSubstr("\"grad_norm\":null"));
 }
@@ -382,8 +429,12 @@ TEST_F(RunTest, ANonFiniteValueEndsTheRunBeforeItIsSaved) {
         },
         {why, "step 3:", "--lr", "step_000002"});
     EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000002");
+    const std::string log = read_text_file(fs::path(options_.output.out) / "metrics.jsonl");
+    EXPECT_THAT(log, HasSubstr(concat("{\"step\":3,\"diverged\":\"", why, "\",\"time\":")));
   }
   EXPECT_EQ(take_steps(options_).first_step, 2);  // and goes on from it
+  EXPECT_THAT(read_text_file(fs::path(options_.output.out) / "metrics.jsonl"),
+              Not(HasSubstr("diverged")));
 }
 
 // The step that warms up says nothing of the others.
@@ -405,6 +456,10 @@ TEST(Console, AProgressRowFitsAndLeavesOutWhatMattersLeast) {
   EXPECT_EQ(progress_row(progress, 80), row);
   EXPECT_EQ(progress_row(progress, 45), "step 1200/100000  33:34 left  loss 2.859");
   EXPECT_EQ(progress_row(progress, 8), "step 12");
+  Progress known = progress;
+  known.peak_bytes = 3 << 20;
+  known.flops_per_second = 2.5e10;
+  EXPECT_EQ(progress_row(known, 140), row + "  161 ms  documents 10  peak 3.0 MiB  0.025 TFLOP/s");
 }
 
 TEST(Console, DurationsReadWell) {

@@ -59,7 +59,7 @@ ModelConfig config_in(const fs::path& folder) {
 }
 
 template <class Value>
-std::string to_text(Value value) {
+std::string option_text(Value value) {
   if constexpr (std::is_same_v<Value, ModelFamily>)
     return value == ModelFamily::kGpt2 ? "gpt2" : "llama";
   else
@@ -90,8 +90,9 @@ bool is_same_shape(const ModelOptions& a, const ModelOptions& b) {
 template <class Value>
 void take(TrainOptions& options, const char* name, Value& member, const Value& value,
           const std::string& file) {
-  check_usage(!options.given.contains(name) || member == value, "--", name, " ", to_text(member),
-              " contradicts ", file, ", whose model has ", to_text(value), ": leave it out");
+  check_usage(!options.given.contains(name) || member == value, "--", name, " ",
+              option_text(member), " contradicts ", file, ", whose model has ", option_text(value),
+              ": leave it out");
   member = value;
   options.derived.insert(name);
 }
@@ -283,7 +284,7 @@ std::string Start::describe() const {
   if (kind_ == Kind::kRun) return path_.string();
   if (kind_ == Kind::kLlmC) return concat(path_.string(), ", a GPT-2 of llm.c");
   const ModelConfig config = config_in(path_);
-  return concat(path_.string(), ", a Hugging Face folder (", to_text(config.model.family), ")",
+  return concat(path_.string(), ", a Hugging Face folder (", option_text(config.model.family), ")",
                 config.has_dropout ? "; its config.json asks for dropout, and here training is "
                                      "without"
                                    : "");

@@ -53,6 +53,14 @@ def run(words: list[str]) -> int:
 
 def run_one(kind: Kind, name: str, words: list[str]) -> int:
     path = next((ROOT / "benchmarks").glob(f"{name}_vs_*.py"), None)
+    if {"--help", "-h"} & set(words):  # which builds nothing
+        if path:
+            return call(script(path, "--help", python=python(kind)))
+        if not (program := program_of(kind, name)).exists():
+            print(f"./ladder bench {name} [options]\n\nThe program lists its options once it is built. "
+                  f"./ladder bench {name} builds and runs it.")  # fmt: skip
+            return 0
+        return call([program, "--help"])
     end = run_script(kind, name, path, words) if path else run_program(kind, name, words)
     return end.code or (130 if end.was_stopped else 0)
 
@@ -60,7 +68,7 @@ def run_one(kind: Kind, name: str, words: list[str]) -> int:
 def run_script(kind: Kind, name: str, path: Path, words: list[str]) -> End:
     if name == "gpu":  # whether there is a GPU, before anything is built for it
         code = call(script(path, "--check", *words, python=python(kind)))
-        if code or {"--help", "-h"} & set(words):
+        if code:
             raise SystemExit(code)
         kind = kind if option_of(words, "device") == "cpu" else use_cuda()
     with setup_lock():
@@ -80,7 +88,11 @@ def run_program(kind: Kind, name: str, words: list[str]) -> End:
         kind = use_cuda()
     need_release(kind, f"ladder_{name}_benchmark")
     say(f"benchmark {name}, {ranks} rank(s)")
-    return launch(ranks, [kind.build / "benchmarks" / f"{name}_benchmark", *options])
+    return launch(ranks, [program_of(kind, name), *options])
+
+
+def program_of(kind: Kind, name: str) -> Path:
+    return kind.build / "benchmarks" / f"{name}_benchmark"
 
 
 def lacks_python_torch(kind: Kind, name: str) -> bool:

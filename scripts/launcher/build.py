@@ -4,9 +4,11 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,12 +41,16 @@ def setup_lock() -> Iterator[None]:
     if theirs := not_ours(CPU):
         fail(f"this command builds: {why_not_built(theirs)}")
     LOGS.mkdir(parents=True, exist_ok=True)
-    with (ROOT / ".ladder/lock").open("w") as file:
+    with (ROOT / ".ladder/lock").open("a+") as file:  # a reader would see it empty, were it opened with "w"
         if not (is_ours := locks(file)):
-            say("waiting for another ./ladder that is setting up this checkout")
+            file.seek(0)
+            say(f"waiting for another ./ladder that is setting up this checkout: {file.read().strip() or 'it does not say which'}")
         while not is_ours and not locks(file):
             if (number := next_signal(0.2)) in HEEDED:
                 raise SystemExit(128 + number)
+        file.truncate(0)
+        file.write(f"process {os.getpid()}, {shlex.join(['./ladder', *sys.argv[1:]])}")
+        file.flush()
         os.set_inheritable(file.fileno(), True)
         yield
 

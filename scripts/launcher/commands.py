@@ -2,8 +2,9 @@
 
 import re
 import shutil
+from pathlib import Path
 
-from launcher import bench, bug, climb, clusters, debug, doctor, exercise, plan, predict, report, scale, test
+from launcher import bench, bug, climb, clusters, completion, debug, doctor, exercise, plan, predict, report, scale, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, owner_of, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -12,6 +13,7 @@ from launcher.libtorch import python
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
 from launcher.processes import become, output_of, script
 from launcher.steps import resolve_step, step_names, take_step, trainer_in
+from launcher.trainer_options import check_are_of, help_of
 
 HELP = """\
 Ladder: distributed training, written out step by step. Each step is a complete trainer.
@@ -62,6 +64,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --cuda                       what runs on NVIDIA GPUs, too; LADDER_CUDA=ON ./ladder … then uses that build
       --packages                   instead, install only the system packages that building and testing need
   ./ladder doctor                  show what is installed, what is missing, and how to get it
+  ./ladder completion bash         what completes commands, steps and options after the Tab key: source <(./ladder completion bash)
   ./ladder help COMMAND            the same as ./ladder COMMAND --help;  ./ladder --version names this checkout
 
 Every command first installs and builds what it needs: system packages (as root; otherwise it lists them), libtorch in
@@ -78,6 +81,11 @@ and the same --out continue. ./ladder train STEP --help shows all options of the
 take the place of the solutions of all exercises that have passed, also those of earlier steps.
 The steps: """
 
+EXPORT_HELP = """\
+./ladder export RUN FOLDER [--dtype fp32|bf16|fp16]
+
+Writes the model of a run, or of one of its checkpoints, as a new Hugging Face folder: weights, config.json and tokenizer."""
+
 
 def show_help(words: list[str]) -> int:
     if words and words[0] not in ("help", "--help", "-h"):
@@ -90,6 +98,11 @@ def show_version(_: list[str]) -> int:
     version = re.search(r"^project\(ladder VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
     commit = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
     print(f"Ladder {version}{f', commit {commit}' if commit else ''}")
+    return 0
+
+
+def show_completions(words: list[str]) -> int:
+    print(*completion.complete(words, list(COMMANDS)), sep="\n")
     return 0
 
 
@@ -114,18 +127,29 @@ def setup(words: list[str]) -> int:
     return 0
 
 
+def show_help_of(program: Path, otherwise: str) -> int:
+    """What the program says, if it is built; help builds nothing."""
+    if program.exists():
+        become([program, "--help"])
+    print(f"{otherwise}\n\nOnce {program.name} is built, it also shows types and defaults here.")
+    return 0
+
+
 def train(words: list[str]) -> int:
     if words[:1] in (["--help"], ["-h"]):
         print(TRAIN_HELP + " ".join(step_names()))
         return 0
-    step, kind = take_step("train", words), chosen_kind()
+    (step, words), kind = take_step("train", words), chosen_kind()
+    if {"--help", "-h"} & set(words):
+        return show_help_of(trainer_in(kind.build, step), help_of(step))
+    check_are_of(step, words)
     if "--mine" in words:
         words, kind = [word for word in words if word != "--mine"], exercise.with_own_answers(kind, step)
-    ranks, options = split_ranks("train", words[1:])
+    ranks, options = split_ranks("train", words)
     need_release(kind, step)
     program = trainer_in(kind.build, step)
     if option_of(options, "transport") in ("threads", "simulated"):
-        become([program, *words[1:]])  # its ranks are in this process
+        become([program, *words])  # its ranks are in this process
     if ranks == 1:
         become([program, *options])  # it heeds signals itself
     return launch(ranks, [program, *options]).code
@@ -135,6 +159,8 @@ def export(words: list[str]) -> int:
     kind = chosen_kind()
     if not words:
         usage_error("usage: ./ladder export RUN FOLDER [--dtype bf16] (./ladder export --help says more)")
+    if {"--help", "-h"} & set(words):
+        return show_help_of(kind.build / "common/train/ladder_export", EXPORT_HELP)
     need_release(kind, "ladder_export")
     become([kind.build / "common/train/ladder_export", *words])
 
@@ -159,7 +185,8 @@ def demo(words: list[str]) -> int:
     if words[:1] != ["failures"]:
         usage_error("there is one demo: ./ladder demo failures")
     kind = chosen_kind()
-    need_release(kind, "elastic", "elastic_lighthouse")
+    if not {"--help", "-h"} & set(words):
+        need_release(kind, "elastic", "elastic_lighthouse")
     return launch_script(script(ROOT / "scripts/demo_failures.py", *words[1:], python=python(kind))).code
 
 
@@ -167,9 +194,9 @@ COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "predict": predict.run, "bug": bug.run, "diff": diff,
-    "doctor": doctor.run, "help": show_help,
+    "doctor": doctor.run, "completion": completion.run, "help": show_help,
 }  # fmt: skip
-ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, **clusters.COMMANDS}
+ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, "--complete": show_completions, **clusters.COMMANDS}
 
 
 def main(words: list[str]) -> int:

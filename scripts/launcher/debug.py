@@ -11,6 +11,7 @@ from launcher.console import fail, say
 from launcher.launch import split_ranks
 from launcher.processes import become
 from launcher.steps import take_step, trainer_in
+from launcher.trainer_options import check_are_of
 
 HELP = """\
 ./ladder debug STEP [--ranks N] [options]
@@ -43,8 +44,9 @@ def run(words: list[str]) -> int:
     if {"--help", "-h"} & set(words):
         print(HELP, end="")
         return 0
-    step, kind = take_step("debug", words), chosen_kind()
-    ranks, options = split_ranks("debug", words[1:])
+    (step, words), kind = take_step("debug", words), chosen_kind()
+    check_are_of(step, words)
+    ranks, options = split_ranks("debug", words)
     debugger = find_debugger()  # before the build, which takes minutes
     build = f"debug{kind.suffix}"
     with setup_lock():

@@ -177,6 +177,8 @@ def setting(value) -> str:
 
 
 def end_of(run: Run) -> str:
+    if run.diverged:
+        return f"no report: {run.diverged}"
     if not run.report:
         return f"no report: killed, or still running, after step {run.steps()[-1]:,}" if run.steps() else "no report"
     return "stopped by a signal" if run.report.get("was_stopped") else "finished"

@@ -24,13 +24,14 @@ Series = dict[int, float | None]  # a value for each step
 @dataclass
 class Run:
     folder: Path
-    report: dict[str, Any]  # empty if the run was killed, or has not ended yet
+    report: dict[str, Any]  # empty if the run was killed, has diverged, or has not ended yet
     series: dict[str, Series]  # of the whole run; of steps that the report does not know, those that were logged
     times: dict[int, float] = field(default_factory=dict)  # when steps were logged, in seconds since 1970
     name: str = ""
     reference: "Run | None" = None
     memory: list[dict] = field(default_factory=list)  # one per rank; see below. Likewise traffic
     traffic: list[dict] = field(default_factory=list)
+    diverged: str = ""  # at which step, and why
 
     def model(self) -> tuple:
         """Only runs of which this is equal can be equal."""
@@ -65,8 +66,10 @@ def read_run(folder: Path) -> Run:
     """Raises ValueError with the file and the reason if it is not a run, or is damaged."""
     path, lines = folder / "report.json", read_metrics(folder / "metrics.jsonl")
     times = {line["step"]: line["time"] for line in reversed(lines) if line.get("time")}  # of an evaluation's line only if alone
-    if any("loss" in line for line in lines) and not path.exists():
-        return Run(folder, {}, logged_series(lines), times)
+    if any("loss" in line or "diverged" in line for line in lines) and not path.exists():
+        end = lines[-1]  # a run that goes on drops the line of the step at which it had diverged
+        diverged = f"diverged at step {end['step']:,}: {end['diverged']}" if "diverged" in end else ""
+        return Run(folder, {}, {LOSS: {}, **logged_series(lines)}, times, diverged=diverged)
     report = read_report(folder, KINDS)
     try:
         values = {name: report[key] for key, name in PER_STEP.items()} | report.get("metrics", {})

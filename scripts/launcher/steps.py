@@ -53,11 +53,17 @@ def resolve_step(word: str, *others: str) -> str:
     usage_error(f"there is no step '{word}'{nearest(word, known)} The steps: {' '.join(steps)}{also}")
 
 
-def take_step(command: str, words: list[str]) -> str:
-    """The first word of such a command."""
-    if not words:
-        usage_error(f"usage: ./ladder {command} STEP [--ranks N] [options]. The steps: {' '.join(step_names())}")
-    return resolve_step(words[0])
+def take_step(command: str, words: list[str]) -> tuple[str, list[str]]:
+    """The step of such a command, and the other words. It is the first of them, or stands behind options as the only word that
+    can be a step's name; a number there may be an option's value."""
+    at = 0
+    if not words or words[0].startswith("-"):
+        names = [name for step in step_names() for name in (step, step.split("_")[0])]
+        places = [place for place, word in enumerate(words) if word in names]
+        if len(places) != 1:
+            usage_error(f"usage: ./ladder {command} STEP [--ranks N] [options]. The steps: {' '.join(step_names())}")
+        at = places[0]
+    return resolve_step(words[at]), [*words[:at], *words[at + 1 :]]
 
 
 def earlier_steps(step: str, steps: dict[str, Step]) -> list[str]:

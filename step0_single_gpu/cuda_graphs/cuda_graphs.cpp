@@ -37,7 +37,7 @@ constexpr int kNumWarmups = 3;  // as make_graphed_callables
 constexpr const char* kInputScope = "input of CUDA graphs";
 constexpr const char* kScope = "CUDA graphs";  // that have been captured
 
-void wait_for(const CUDAStream& other, const CUDAStream& waiting) {
+void let_wait(const CUDAStream& other, const CUDAStream& waiting) {
   at::cuda::CUDAEvent reached;
   reached.record(other);
   reached.block(waiting);
@@ -135,13 +135,13 @@ at::Tensor LossGraphs::run_as_usual(const Microbatch& microbatch) {
   // runs each backward on the stream of its forward, and orders it with the caller's.
   ++num_warmups_;
   const CUDAStream caller = at::cuda::getCurrentCUDAStream();
-  wait_for(caller, stream_);
+  let_wait(caller, stream_);
   at::Tensor loss;
   {
     const c10::cuda::CUDAStreamGuard guard(stream_);
     loss = loss_sum_(microbatch);
   }
-  wait_for(stream_, caller);
+  let_wait(stream_, caller);
   c10::cuda::CUDACachingAllocator::recordStream(loss.storage().data_ptr(), caller);
   return loss;
 }

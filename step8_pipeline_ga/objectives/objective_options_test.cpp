@@ -30,12 +30,17 @@ TEST(ObjectiveOptions, RefuseWhatTheyCannotUse) {
   refused({"--objective", "ppo"}, "it must be lm or dpo or self_distillation");
   refused({"--objective", "dpo"}, "give --dpo-reference CHECKPOINT");
   refused({"--objective", "dpo", "--dpo-reference", "a", "--rows", "documents"}, "leave it out");
-  refused({"--dpo-reference", "a"}, "--dpo-reference a is for --objective dpo only");
-  refused({"--dpo-reference-cache", "a"}, "--dpo-reference-cache a is for --objective dpo only");
+  refused({"--dpo-reference", "a"},
+          "--dpo-reference a has no effect here: it is for --objective dpo");
+  refused({"--dpo-reference-cache", "a"}, "it is for --objective dpo");
+  refused({"--objective", "self_distillation", "--dpo-beta", "0.5"}, "it is for --objective dpo");
+  refused({"--sinkhorn-scope", "batch"}, "it is for --objective self_distillation");
+  parse({"--prototypes", "32", "--dpo-mean-over", "pairs"});  // their defaults
   refused({"--dpo-unit", "tokens"}, "unknown option --dpo-unit: it is --dpo-mean-over now");
   refused({"--dpo-label-smoothing", "0.6"}, "--dpo-label-smoothing is 0.6");
   refused({"--prototypes", "1"}, "--prototypes is 1");
-  refused({"--prototypes", "259"}, "the size of the vocabulary, which is 258");
+  refused({"--objective", "self_distillation", "--prototypes", "259"},
+          "the size of the vocabulary, which is 258");
   refused({"--teacher-momentum", "1.1"}, "--teacher-momentum is 1.1");
   refused({"--objective", "self_distillation", "--micro-batch-size", "1"},
           "--micro-batch-size 2 or more, or --sinkhorn-scope batch");

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-at::Tensor doubles(const std::vector<double>& values, at::IntArrayRef shape) {
+at::Tensor doubles_of(const std::vector<double>& values, at::IntArrayRef shape) {
   return at::tensor(values, at::kDouble).view(shape);
 }
 
@@ -37,16 +37,19 @@ void expect_near(const at::Tensor& found, const at::Tensor& wanted, double toler
 // ---- Balanced assignments
 
 TEST(SelfDistillation, AWholeBatchIsAssigned) {
-  const at::Tensor scores = doubles({0, 1, 0, 2, 1, 0, 0, 3}, {4, 2});
+  const at::Tensor scores = doubles_of({0, 1, 0, 2, 1, 0, 0, 3}, {4, 2});
   expect_near(balanced_assignment(scores, 1),
-              doubles({.5936, .4064, .3495, .6505, .9152, .0848, .1650, .8350}, {4, 2}), 5e-5);
+              doubles_of({.5936, .4064, .3495, .6505, .9152, .0848, .1650, .8350}, {4, 2}), 5e-5);
 }
 
 // The same samples in two microbatches get other assignments: each is balanced by itself.
 TEST(SelfDistillation, MicrobatchesAreAssignedDifferently) {
-  const at::Tensor first = doubles({0, 1, 0, 2}, {2, 2}), second = doubles({1, 0, 0, 3}, {2, 2});
-  expect_near(balanced_assignment(first, 1), doubles({.6226, .3774, .3776, .6224}, {2, 2}), 5e-5);
-  expect_near(balanced_assignment(second, 1), doubles({.9036, .0964, .1465, .8535}, {2, 2}), 5e-5);
+  const at::Tensor first = doubles_of({0, 1, 0, 2}, {2, 2}),
+                   second = doubles_of({1, 0, 0, 3}, {2, 2});
+  expect_near(balanced_assignment(first, 1), doubles_of({.6226, .3774, .3776, .6224}, {2, 2}),
+              5e-5);
+  expect_near(balanced_assignment(second, 1), doubles_of({.9036, .0964, .1465, .8535}, {2, 2}),
+              5e-5);
   const at::Tensor whole = balanced_assignment(at::cat({first, second}), 1);
   const at::Tensor halves =
       at::cat({balanced_assignment(first, 1), balanced_assignment(second, 1)});

@@ -14,8 +14,8 @@ namespace {
 constexpr PipelineCosts kEqual = {.forward_s = 1, .backward_s = 1};
 constexpr PipelineCosts kTwice = {.forward_s = 1, .backward_s = 2};
 
-TimelineSummary simulated(Schedule schedule, int num_stages, std::int64_t num_microbatches,
-                          int chunks_per_stage, const PipelineCosts& costs) {
+TimelineSummary simulated_summary(Schedule schedule, int num_stages, std::int64_t num_microbatches,
+                                  int chunks_per_stage, const PipelineCosts& costs) {
   return summarize(
       simulate(plan_pipeline(schedule, num_stages, num_microbatches, chunks_per_stage), costs));
 }
@@ -26,7 +26,7 @@ void expect_formulas(Schedule schedule, int stages, std::int64_t microbatches, i
                      const PipelineCosts& costs) {
   SCOPED_TRACE(concat(to_string(schedule), ", ", stages, " stages, ", microbatches,
                       " microbatches, ", chunks, " chunks, backward ", costs.backward_s));
-  const TimelineSummary summary = simulated(schedule, stages, microbatches, chunks, costs);
+  const TimelineSummary summary = simulated_summary(schedule, stages, microbatches, chunks, costs);
   for (int stage = 0; stage < stages; ++stage) {
     EXPECT_EQ(summary.live[static_cast<std::size_t>(stage)],
               most_live_microbatches(schedule, stages, microbatches, chunks, stage));
@@ -61,23 +61,24 @@ TEST(ScheduleSimulation, ZeroBubbleHidesTheWeightHalves) {
   const PipelineCosts costs = {
       .forward_s = 2, .backward_s = 0, .input_backward_s = 3, .weight_backward_s = 1};
   EXPECT_EQ(formula_s(Schedule::kZeroBubble, 5, 9, 1, costs), 9 * 6 + 4 * (2 + 3 - 1));
-  EXPECT_EQ(simulated(Schedule::kZeroBubble, 5, 9, 1, costs).total_s, 70);
+  EXPECT_EQ(simulated_summary(Schedule::kZeroBubble, 5, 9, 1, costs).total_s, 70);
   EXPECT_THROW(formula_s(Schedule::kZeroBubble, 5, 4, 1, costs), CheckError);
   const PipelineCosts long_weight_half = {.forward_s = 1, .weight_backward_s = 2};
   EXPECT_THROW(formula_s(Schedule::kZeroBubble, 2, 2, 1, long_weight_half), CheckError);
-  EXPECT_EQ(simulated(Schedule::kZeroBubble, 2, 2, 1, long_weight_half).total_s, 9);  // not 8
+  EXPECT_EQ(simulated_summary(Schedule::kZeroBubble, 2, 2, 1, long_weight_half).total_s,
+            9);  // not 8
 }
 
 // A message of l seconds: the sender goes on meanwhile, and whoever needs it waits.
 TEST(ScheduleSimulation, LinksDelayTheReceiver) {
   PipelineCosts costs = kTwice;
   costs.link_s = 0.5;
-  EXPECT_EQ(simulated(Schedule::k1f1b, 2, 1, 1, costs).total_s, 1 + 0.5 + 3 + 0.5 + 2);
-  EXPECT_EQ(simulated(Schedule::k1f1b, 1, 4, 1, costs).total_s, 12);
+  EXPECT_EQ(simulated_summary(Schedule::k1f1b, 2, 1, 1, costs).total_s, 1 + 0.5 + 3 + 0.5 + 2);
+  EXPECT_EQ(simulated_summary(Schedule::k1f1b, 1, 4, 1, costs).total_s, 12);
   // GPipe pays once on the way there and once on the way back, however many microbatches there are.
-  EXPECT_EQ(simulated(Schedule::kGpipe, 4, 8, 1, costs).total_s, 33 + 2 * 3 * 0.5);
+  EXPECT_EQ(simulated_summary(Schedule::kGpipe, 4, 8, 1, costs).total_s, 33 + 2 * 3 * 0.5);
   // In 1F1B a stage and the next one wait for each other in turn.
-  EXPECT_GT(simulated(Schedule::k1f1b, 4, 8, 1, costs).total_s, 33 + 2 * 3 * 0.5);
+  EXPECT_GT(simulated_summary(Schedule::k1f1b, 4, 8, 1, costs).total_s, 33 + 2 * 3 * 0.5);
 }
 
 TEST(ScheduleSimulation, AnEvaluationRemembersNothing) {

@@ -12,7 +12,7 @@ namespace {
 constexpr int kSaveTag = 8;
 
 // A stored tensor: its owner, and its memory on this stage, if it is here.
-struct Place {
+struct TensorPlace {
   std::vector<std::int64_t> shape;
   int owner = 0;
   at::Tensor own = {};
@@ -24,10 +24,10 @@ at::Tensor scratch(at::IntArrayRef shape, at::ScalarType type) {
 }
 
 // By the stored names: those of the whole model's tensors, each with one of the suffixes.
-std::map<std::string, Place> places_of(const StagePlan& plan,
-                                       const std::vector<std::string>& suffixes,
-                                       const std::vector<NamedTensor>& own) {
-  std::map<std::string, Place> places;
+std::map<std::string, TensorPlace> places_of(const StagePlan& plan,
+                                             const std::vector<std::string>& suffixes,
+                                             const std::vector<NamedTensor>& own) {
+  std::map<std::string, TensorPlace> places;
   for (std::size_t i = 0; i < plan.whole.tensors.size(); ++i) {
     const FlatTensor& tensor = plan.whole.tensors[i];
     for (const std::string& suffix : suffixes)
@@ -37,7 +37,7 @@ std::map<std::string, Place> places_of(const StagePlan& plan,
   return places;
 }
 
-StateTensors staged_tensors(const std::map<std::string, Place>& places, const Mesh& mesh,
+StateTensors staged_tensors(const std::map<std::string, TensorPlace>& places, const Mesh& mesh,
                             at::ScalarType type = at::kFloat) {
   StateTensors state;
   for (const auto& [name, place] : places) state.stored.push_back({name, type, place.shape});
@@ -57,7 +57,7 @@ StateTensors staged_tensors(const std::map<std::string, Place>& places, const Me
   };
 
   state.fill = [=](const std::string& name, const TensorVisitor& read) {
-    const Place& place = places.at(name);
+    const TensorPlace& place = places.at(name);
     read(name, place.own.defined() ? place.own : scratch(place.shape, type));
   };
   return state;

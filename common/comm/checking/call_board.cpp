@@ -21,8 +21,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankCalls, state, current, ranks, newest)
 
 namespace {
 
-constexpr std::size_t kNumKept = 8;          // calls of each rank
-constexpr double kStoreTimeoutSeconds = 60;  // to connect
+constexpr std::size_t kNumKept = 8;  // calls of each rank
+constexpr double kConnectTimeoutSeconds = 60;
 // A rank that has waited this long says so, and looks for a verdict as often.
 constexpr double kLookEverySeconds = 0.02;
 // A rank that waits and has not looked for this long is frozen.
@@ -66,7 +66,7 @@ CallBoard::CallBoard(Communicator& comm, double timeout_s)
       size_(comm.size()),
       timeout_s_(timeout_s),
       exceptions_at_start_(std::uncaught_exceptions()) {
-  store_ = shared_store(comm, kStoreTimeoutSeconds);
+  store_ = shared_store(comm, kConnectTimeoutSeconds);
   if (rank_ > 0 && std::isfinite(timeout_s))
     store_->limit_patience(std::max(timeout_s, kPatienceSeconds),
                            "rank 0, which keeps the calls of all ranks (--check-collectives),");

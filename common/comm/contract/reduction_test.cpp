@@ -12,14 +12,14 @@
 namespace ladder {
 namespace {
 
-class Reduction : public RankTest {
+class Reductions : public RankTest {
  protected:
   std::vector<std::int64_t> hostile_numels() const {
     return {0, 1, 2, 3, size_ - 1, size_, size_ + 1, 1000, 100003};
   }
 };
 
-TEST_ON_RANKS(Reduction, AllReduceIsTheFoldInRankOrder) {
+TEST_ON_RANKS(Reductions, AllReduceIsTheFoldInRankOrder) {
   for (const at::ScalarType dtype : kReducible) {
     for (const std::int64_t numel : hostile_numels()) {
       const at::Tensor tensor = values_of(rank_, numel, dtype);
@@ -29,7 +29,7 @@ TEST_ON_RANKS(Reduction, AllReduceIsTheFoldInRankOrder) {
   }
 }
 
-TEST_ON_RANKS(Reduction, ReduceScatterIsTheFoldInRankOrder) {
+TEST_ON_RANKS(Reductions, ReduceScatterIsTheFoldInRankOrder) {
   for (const at::ScalarType dtype : kReducible) {
     for (const std::int64_t numel : {0, 1, 3, 1000, 33335}) {
       const at::Tensor full = values_of(rank_, size_ * numel, dtype);
@@ -49,13 +49,13 @@ TEST_ON_RANKS(Reduction, ReduceScatterIsTheFoldInRankOrder) {
   }
 }
 
-TEST_ON_RANKS(Reduction, StartsWithRankZerosValueNotWithZero) {
+TEST_ON_RANKS(Reductions, StartsWithRankZerosValueNotWithZero) {
   const at::Tensor tensor = at::full({11}, -0.0);
   comm_.all_reduce(tensor)->wait();
   EXPECT_TRUE(bits_equal(tensor, at::full({11}, -0.0)));
 }
 
-TEST_ON_RANKS(Reduction, LeavesNeighboursAloneAtAnyAlignment) {
+TEST_ON_RANKS(Reductions, LeavesNeighboursAloneAtAnyAlignment) {
   for (const std::int64_t offset : {1, 3}) {
     const at::Tensor memory = at::full({1100}, 7.0f);
     const at::Tensor tensor = memory.narrow(0, offset, 1001);
@@ -69,7 +69,7 @@ TEST_ON_RANKS(Reduction, LeavesNeighboursAloneAtAnyAlignment) {
 }
 
 // Parameters and gradients are reduced while autograd tracks them.
-TEST_ON_RANKS(Reduction, IsInvisibleToAutograd) {
+TEST_ON_RANKS(Reductions, IsInvisibleToAutograd) {
   const at::Tensor leaf = at::ones({100}).set_requires_grad(true);
   const auto version = leaf._version();
   comm_.all_reduce(leaf)->wait();

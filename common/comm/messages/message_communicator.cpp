@@ -108,8 +108,8 @@ class StartedWork final : public Work {
 };
 
 // What all ranks pass to a split, in rank order. Not counted: no payload of the caller's is sent.
-std::vector<ColorAndKey> gather(const ColorAndKey& own, std::shared_ptr<MessageGroup> group,
-                                OperationEngine& engine) {
+std::vector<ColorAndKey> gather_colors(const ColorAndKey& own, std::shared_ptr<MessageGroup> group,
+                                       OperationEngine& engine) {
   const MemoryScope scope(MemoryCategory::kCommunication);
   constexpr std::int64_t numel = sizeof own / sizeof(int);
   const at::Tensor shard = at::empty({numel}, at::kInt);
@@ -273,7 +273,8 @@ WorkPtr MessageCommunicator::start(const Operation& operation) {
 }
 
 std::unique_ptr<Communicator> MessageCommunicator::split(int color, int key) {
-  const std::vector<int> members = ranks_of_color(color, gather({color, key}, group_, *engine_));
+  const std::vector<int> members =
+      ranks_of_color(color, gather_colors({color, key}, group_, *engine_));
   const std::shared_ptr<MessageGroup> part = group_->part(color, members);
   if (color < 0) return nullptr;
   part->rank =

@@ -34,7 +34,7 @@ auto ask(const std::string& who, const Request& request) {
   }
 }
 
-std::string name_of(const std::string& host, int port) {
+std::string store_at(const std::string& host, int port) {
   return concat("the store at ", host, ":", port);
 }
 
@@ -54,7 +54,7 @@ struct KeyValueStore::Client {
       : Client(host, std::make_shared<c10d::TCPStore>(
                          host, options_for(wanted_port, is_server, timeout_s))) {}
   Client(const std::string& host, const std::shared_ptr<c10d::TCPStore>& tcp_store)
-      : store(tcp_store), port(tcp_store->getPort()), who(name_of(host, port)) {}
+      : store(tcp_store), port(tcp_store->getPort()), who(store_at(host, port)) {}
 
   template <class Request>
   auto ask(const Request& request) {
@@ -89,7 +89,7 @@ struct KeyValueStore::Client {
 };
 
 KeyValueStore::KeyValueStore(const std::string& host, int port, bool is_server, double timeout_s)
-    : client_(ask(name_of(host, port),
+    : client_(ask(store_at(host, port),
                   [&] { return std::make_unique<Client>(host, port, is_server, timeout_s); })) {}
 
 KeyValueStore::~KeyValueStore() = default;

@@ -82,24 +82,26 @@ Part first_part(std::string_view text) {
 
 }  // namespace
 
+std::size_t well_formed_start(std::string_view text) {
+  std::size_t good = 0;
+  while (good < text.size()) {
+    const Part part = first_part(text.substr(good));
+    if (!part.is_character) break;
+    good += part.num_bytes;
+  }
+  return good;
+}
+
 std::string_view well_formed_utf8(std::string_view text, std::string& buffer) {
-  std::size_t good = 0;  // bytes that are well-formed and not in the buffer yet
-  bool is_copied = false;
+  std::size_t good = well_formed_start(text);
+  if (good == text.size()) return text;
+  buffer.clear();
   std::string_view rest = text;
-  while (good < rest.size()) {
-    const Part part = first_part(rest.substr(good));
-    if (part.is_character) {
-      good += part.num_bytes;
-      continue;
-    }
-    if (!is_copied) buffer.clear();
-    is_copied = true;
+  for (; good < rest.size(); good = well_formed_start(rest)) {
     buffer += rest.substr(0, good);
     buffer += "\xef\xbf\xbd";
-    rest.remove_prefix(good + part.num_bytes);
-    good = 0;
+    rest.remove_prefix(good + first_part(rest.substr(good)).num_bytes);
   }
-  if (!is_copied) return text;
   return buffer += rest;
 }
 

@@ -4,6 +4,7 @@
 // Here is also text that need not be UTF-8, as text that is.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@ std::string letter_of(unsigned char byte);
 
 // The bytes that these letters stand for; nothing if one is of another alphabet.
 std::optional<std::string> bytes_of_letters(std::string_view letters);
+
+// The bytes of the text before the first that belongs to no character of UTF-8.
+std::size_t well_formed_start(std::string_view text);
 
 // Returns the text itself if it is well-formed UTF-8. Otherwise each maximal ill-formed part
 // becomes U+FFFD, as in Python's bytes.decode("utf-8", "replace") (The Unicode Standard, section

@@ -143,7 +143,7 @@ bool has_all_extras(const std::map<std::string, std::string>& saved, const Train
                      [&](const ExtraFile& file) { return saved.contains(file.name); });
 }
 
-Json to_json(const std::optional<LossScaleState>& state) {
+Json loss_scale_json(const std::optional<LossScaleState>& state) {
   if (!state) return nullptr;
   return {{"scale", static_cast<std::int64_t>(state->scale)},
           {"good_steps", state->good_steps},
@@ -239,7 +239,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"rng",
                 {{"kind", "derived from seed, stream and step"},
                  {"seed", config.value("seed", Json(nullptr))}}},
-               {"loss_scale", to_json(options.loss_scale)},
+               {"loss_scale", loss_scale_json(options.loss_scale)},
                {"param_hash", param_hash},
                {"optimizer_hash", optimizer_hash},
                {"config", config}};
@@ -342,6 +342,15 @@ void prune_checkpoints(const fs::path& run, std::int64_t keep) {
     fs::rename(*old, hidden);
     fs::remove_all(hidden);
   }
+}
+
+void check_can_save(const fs::path& run) {
+  const fs::path folder = checkpoints_of(run);
+  const fs::path tried = folder / (std::string(kPartialPrefix) + "try");
+  const bool is_new = !fs::exists(folder);
+  make_folders(tried);
+  fs::remove(tried);
+  if (is_new) fs::remove(folder);
 }
 
 void sweep_partial_checkpoints(const fs::path& run) {

@@ -89,6 +89,11 @@ std::filesystem::path checkpoint_in(const std::string& option, const std::filesy
 // Deletes all but the newest `keep` checkpoints; 0 deletes none.
 void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep);
 
+// Before the first step, so that a run does not end with what it cannot save: makes the folder of
+// the checkpoints and another in it, and removes both again. Throws CheckError with the name and the
+// reason.
+void check_can_save(const std::filesystem::path& run);
+
 // Deletes half-written checkpoints that killed runs left behind.
 void sweep_partial_checkpoints(const std::filesystem::path& run);
 

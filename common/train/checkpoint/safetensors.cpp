@@ -194,8 +194,9 @@ SafetensorsHeader parse_header(const std::string& json, std::int64_t data_bytes,
 constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
 
 // The JSON of a header for these tensors, whose data follow one another.
-std::string header_of(const std::vector<StoredTensor>& tensors,
-                      const std::map<std::string, std::string>& metadata, const std::string& path) {
+std::string header_text(const std::vector<StoredTensor>& tensors,
+                        const std::map<std::string, std::string>& metadata,
+                        const std::string& path) {
   std::string text = metadata.empty() ? "" : "\"__metadata__\":" + Json(metadata).dump();
   std::set<std::string> names;
   std::int64_t offset = 0;
@@ -242,7 +243,7 @@ std::string type_and_shape(const StoredTensor& tensor) {
 SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<StoredTensor>& tensors,
                                      const std::map<std::string, std::string>& metadata)
     : path_(std::move(path)), tensors_(tensors), file_(path_, std::ios::binary | std::ios::trunc) {
-  std::string text = header_of(tensors_, metadata, path_);
+  std::string text = header_text(tensors_, metadata, path_);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = text.size();
   file_.write(reinterpret_cast<const char*>(&length), sizeof length);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "common/core/check.hpp"
@@ -28,7 +30,69 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-std::string nearest_option(const CLI::App& app, const std::string& unknown) {
+// What other trainers call it, and what it is here.
+const std::map<std::string, const char*> kOtherNames = {
+    {"--accumulate-grad-batches", "--num-microbatches"},
+    {"--adam-beta1", "--beta1"},
+    {"--adam-beta2", "--beta2"},
+    {"--adam-epsilon", "--eps"},
+    {"--batch-size", "--micro-batch-size"},
+    {"--block-size", "--context"},
+    {"--checkpoint-interval", "--save-every"},
+    {"--compute-dtype", "--precision"},
+    {"--d-model", "--channels"},
+    {"--dataset", "--data"},
+    {"--dtype", "--precision"},
+    {"--embed-dim", "--channels"},
+    {"--epochs", "--steps"},
+    {"--eval-interval", "--eval-every"},
+    {"--eval-steps", "--eval-every"},
+    {"--ffn-hidden-size", "--mlp-channels"},
+    {"--grad-accum-steps", "--num-microbatches"},
+    {"--grad-clip", "--clip-norm"},
+    {"--gradient-accumulation-steps", "--num-microbatches"},
+    {"--hidden-size", "--channels"},
+    {"--intermediate-size", "--mlp-channels"},
+    {"--iterations", "--steps"},
+    {"--learning-rate", "--lr"},
+    {"--log-interval", "--log-every"},
+    {"--logging-steps", "--log-every"},
+    {"--lr-scheduler-type", "--lr-schedule"},
+    {"--max-grad-norm", "--clip-norm"},
+    {"--max-iters", "--steps"},
+    {"--max-seq-length", "--context"},
+    {"--max-steps", "--steps"},
+    {"--mixed-precision", "--precision"},
+    {"--model-name-or-path", "--init-from"},
+    {"--n-embd", "--channels"},
+    {"--n-head", "--heads"},
+    {"--n-layer", "--layers"},
+    {"--num-attention-heads", "--heads"},
+    {"--num-epochs", "--steps"},
+    {"--num-heads", "--heads"},
+    {"--num-hidden-layers", "--layers"},
+    {"--num-key-value-heads", "--kv-heads"},
+    {"--num-layers", "--layers"},
+    {"--num-query-groups", "--kv-heads"},
+    {"--num-train-epochs", "--steps"},
+    {"--output-dir", "--out"},
+    {"--per-device-train-batch-size", "--micro-batch-size"},
+    {"--resume-from-checkpoint", "--resume"},
+    {"--save-interval", "--save-every"},
+    {"--save-steps", "--save-every"},
+    {"--save-total-limit", "--keep"},
+    {"--seq-len", "--context"},
+    {"--seq-length", "--context"},
+    {"--train-data", "--data"},
+    {"--train-iters", "--steps"},
+    {"--warmup-iters", "--warmup-steps"},
+    {"--world-size", "--ranks"},
+};
+
+std::string nearest_option(const CLI::App& app, std::string unknown) {
+  std::replace(unknown.begin(), unknown.end(), '_', '-');
+  const auto other = kOtherNames.find(unknown);
+  if (other != kOtherNames.end() && app.get_option_no_throw(other->second)) return other->second;
   std::string best;
   // Anything farther away is not a typo. Half the length, because the two dashes always agree.
   std::size_t best_distance = std::min<std::size_t>(unknown.size() / 2, 4);
@@ -91,8 +155,8 @@ void refuse_unknown(const CLI::App& app) {
 
 // What a --config file says that the line leaves out.
 struct ConfigFile {
-  std::string path;
-  std::set<std::string> names;
+  std::optional<std::string> path = {};
+  std::set<std::string> names = {};
 };
 
 constexpr int kAsStarted = -1;  // ranks of a dry run that does not say how many
@@ -135,7 +199,8 @@ void declare_requests(CLI::App& app, const Trainer& trainer, CommandLine& line,
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")
       ->check(
           [&](const std::string& path) {
-            config.names = read_config_file(app, config.path = path);
+            // The parser asks again later, and then the line has everything.
+            if (config.path != path) config.names = read_config_file(app, *(config.path = path));
             return std::string();
           },
           "")
@@ -177,6 +242,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   declare_requests(app, trainer, line, config);
   try {
     app.parse(argc, argv);
+    refuse_unknown(app);
+    for (const CLI::Option* option : app.get_options())
+      if (option->count() > 0) line.options.given.insert(option->get_name().substr(2));
+    table.check_ranges();
+    table.check_effects(line.options);
   } catch (const CLI::CallForHelp&) {
     line.should_exit = true;
     line.text = app.help();
@@ -184,15 +254,12 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   } catch (const UsageError& error) {  // which begins with the option, perhaps one of the file
     const std::string text = error.what();
     const bool is_of_file = config.names.contains(text.substr(0, text.find(' ')));
-    throw UsageError(is_of_file ? concat(config.path, ": ", text) : text);
+    throw UsageError(is_of_file ? concat(*config.path, ": ", text) : text);
   } catch (const CLI::ArgumentMismatch& error) {
     throw UsageError(explain_missing_value(app, error.what()));
   } catch (const CLI::ParseError& error) {
     throw UsageError(concat(error.what(), " (--help lists all options)"));
   }
-  refuse_unknown(app);
-  for (const CLI::Option* option : app.get_options())
-    if (option->count() > 0) line.options.given.insert(option->get_name().substr(2));
   // Any GPU that this can run on multiplies bf16 many times faster than fp32.
   if (line.options.device.is_cuda() && !line.options.given.contains("precision"))
     line.options.model.precision.params = at::kBFloat16;

@@ -15,6 +15,26 @@ constexpr int kMostThreads = 1024;
 constexpr double kMostDecay = 1e6;  // times the learning rate, it is still an fp32
 constexpr double kMostSeconds = 1e9;
 
+// What several options have an effect with only.
+bool is_adamw(const TrainOptions& o) {
+  return o.optimizer.kind == OptimizerKind::kAdamW;
+}
+bool may_be_nccl(const TrainOptions& o) {
+  return o.transport == Transport::kNccl || (o.transport == Transport::kAuto && o.device.is_cuda());
+}
+bool is_validated(const TrainOptions& o) {
+  return o.output.eval_every > 0;
+}
+bool has_decay(const TrainOptions& o) {
+  return o.lr.schedule != LrSchedule::kConstant;
+}
+bool is_on_cpu(const TrainOptions& o) {
+  return o.device.is_cpu();
+}
+bool is_on_gpu(const TrainOptions& o) {
+  return o.device.is_cuda();
+}
+
 void declare_run(OptionTable& t, TrainOptions& o) {
   t.heading("Run");
   t.number("--steps", o.num_steps, kCount,
@@ -26,7 +46,8 @@ void declare_run(OptionTable& t, TrainOptions& o) {
            {{"auto", faster_products()}, {"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
            "library for fp32 matrix products on the CPU: oneDNN, or the BLAS that "
            "torch.nn.Linear calls; auto: oneDNN if the CPU has AVX-512, else the BLAS; their last "
-           "bits differ");
+           "bits differ")
+      .only("--device cpu", is_on_cpu);
   t.value("--memory-cap-mb", o.memory_cap_mb,
           "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap")
       .changes_no_bits();
@@ -35,7 +56,8 @@ void declare_run(OptionTable& t, TrainOptions& o) {
       "where the model lives and is computed; cuda: a GPU for each rank, or one for all of them, "
       "in bf16 unless --precision says otherwise");
   t.value("--deterministic", o.is_deterministic,
-          "true: only GPU kernels that give the same bits in every run; false: the fastest ones");
+          "true: only GPU kernels that give the same bits in every run; false: the fastest ones")
+      .only("--device cuda", is_on_gpu);
   t.choice("--transport", o.transport,
            {{"auto", Transport::kAuto},
             {"self", Transport::kSelf},
@@ -49,13 +71,15 @@ void declare_run(OptionTable& t, TrainOptions& o) {
            "simulated: this process is one rank of many, and theory answers for the others")
       .changes_no_bits();
   t.choice(
-      "--reduction", o.nccl.reduction,
-      {{"native", Reduction::kNative}, {"ordered", Reduction::kOrdered}},
-      "order in which nccl adds up: its own, which is the fastest; or that of the ranks, which "
-      "gives the bits of the other transports");
+       "--reduction", o.nccl.reduction,
+       {{"native", Reduction::kNative}, {"ordered", Reduction::kOrdered}},
+       "order in which nccl adds up: its own, which is the fastest; or that of the ranks, which "
+       "gives the bits of the other transports")
+      .only("--transport nccl", may_be_nccl);
   t.number("--nccl-timeout", o.nccl.timeout_s, {.least = 0, .most = kMostSeconds, .is_above = true},
            "seconds that an operation of nccl may take once the GPU has begun it; after that it is "
            "taken for hung, and the run ended")
+      .only("--transport nccl", may_be_nccl)
       .changes_no_bits();
   t.value("--ranks", o.num_ranks,
           "ranks to start with --transport threads, or to simulate; 0: those that the launcher has "
@@ -81,6 +105,7 @@ void declare_data(OptionTable& t, TrainOptions& o) {
       ".bin (nanoGPT, llm.c)");
   t.value("--val-data", o.data.validation_source,
           "validation data of the same kinds; the corpus has its own")
+      .only("--eval-every", is_validated)
       .changes_no_bits();
   t.value(
       "--tokenizer", o.data.tokenizer,
@@ -103,6 +128,7 @@ void declare_data(OptionTable& t, TrainOptions& o) {
            "of all ranks together, instead of --num-microbatches; with --gradient-sum exact");
   t.number("--eval-samples", o.data.validation_samples, kCount,
            "rows of the validation data per evaluation; 0: all")
+      .only("--eval-every", is_validated)
       .changes_no_bits();
   t.flag("--overfit-one-batch", o.data.overfit_one_batch,
          "train on the first step's samples in every step, to test the loop");
@@ -143,7 +169,8 @@ void declare_optimizer(OptionTable& t, TrainOptions& o) {
            "AdamW, or SGD without momentum");
   t.number("--lr", o.lr.lr, kNotNegative, "largest learning rate");
   t.number("--min-lr", o.lr.min_lr, kNotNegative,
-           "learning rate that the decay reaches after the last step");
+           "learning rate that the decay reaches after the last step")
+      .only("--lr-schedule cosine and linear", has_decay);
   t.choice("--lr-schedule", o.lr.schedule,
            {{"cosine", LrSchedule::kCosine},
             {"linear", LrSchedule::kLinear},
@@ -152,11 +179,13 @@ void declare_optimizer(OptionTable& t, TrainOptions& o) {
   t.number("--warmup-steps", o.lr.warmup_steps, kCount, "steps over which the learning rate rises");
   t.number("--weight-decay", o.optimizer.weight_decay, {0, kMostDecay},
            "on tensors of two or more dimensions");
-  t.number("--beta1", o.optimizer.beta1, kDecayRate,
-           "AdamW's decay rate for the mean of gradients");
+  t.number("--beta1", o.optimizer.beta1, kDecayRate, "AdamW's decay rate for the mean of gradients")
+      .only("--optimizer adamw", is_adamw);
   t.number("--beta2", o.optimizer.beta2, kDecayRate,
-           "AdamW's decay rate for the mean of squared gradients");
-  t.number("--eps", o.optimizer.eps, kPositive, "AdamW's guard against division by zero");
+           "AdamW's decay rate for the mean of squared gradients")
+      .only("--optimizer adamw", is_adamw);
+  t.number("--eps", o.optimizer.eps, kPositive, "AdamW's guard against division by zero")
+      .only("--optimizer adamw", is_adamw);
   t.number("--clip-norm", o.clip_norm, kNotNegative,
            "largest norm of the gradient; 0: no clipping");
 }
@@ -181,9 +210,11 @@ void declare_precision(OptionTable& t, TrainOptions& o) {
       "nothing but chance, which rounds up or down at random");
   t.value("--loss-scale", o.loss_scale.initial,
           "what fp16's loss is multiplied by at first, a power of two; halved when a gradient "
-          "overflows, and that step is skipped");
+          "overflows, and that step is skipped")
+      .only("--precision fp16", needs_loss_scale);
   t.number("--loss-scale-window", o.loss_scale.window, kPositiveCount,
-           "good steps in a row after which the loss scale is doubled");
+           "good steps in a row after which the loss scale is doubled")
+      .only("--precision fp16", needs_loss_scale);
 }
 
 void declare_output(OptionTable& t, TrainOptions& o) {

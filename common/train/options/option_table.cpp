@@ -4,6 +4,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "common/data/bpe/byte_alphabet.hpp"
+
 namespace ladder {
 
 std::string expected_value(const CLI::Option& option) {
@@ -33,6 +35,15 @@ void check_is_value(const CLI::App& app, const CLI::Option& option, const std::s
               " needs a value: ", expected_value(option));
 }
 
+// A path need not be UTF-8, but it is written to JSON, as all options are.
+void check_is_utf8(const char* name, const std::string& text) {
+  const std::size_t good = well_formed_start(text);
+  check_usage(
+      good == text.size(), name, " is not UTF-8, as all texts must be: byte ", good + 1, " of ",
+      text.size(), " belongs to no character, after '",
+      [&] { return excerpt(text.substr(0, good)); }, "'");
+}
+
 }  // namespace
 
 OptionTable::OptionTable(CLI::App& parser, TrainOptions& options) : parser_(parser) {
@@ -45,6 +56,7 @@ OptionTable::Row& OptionTable::add(const Texts& texts, const Value& value, const
   const auto read = [=, &parser = parser_, name = texts.name](const std::string& text) {
     const CLI::Option& option = *parser.get_option(name);
     if (!can_be_alone) check_is_value(parser, option, text);
+    check_is_utf8(name, text);
     check_usage(assign(text), name, " is '", excerpt(text), "', it must be ",
                 expected_value(option));
   };
@@ -66,6 +78,30 @@ Json OptionTable::values(const std::string& heading) const {
   return found;
 }
 
+namespace {
+
+// Of options that nobody parses.
+struct OwnTable {
+  explicit OwnTable(const TrainOptions& of) : options(of), table(parser, options) {}
+  TrainOptions options;
+  CLI::App parser;
+  OptionTable table;
+};
+
+}  // namespace
+
+void OptionTable::check_effects(const TrainOptions& options) const {
+  const OwnTable now(options);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const Row &row = rows_[i], &given = now.table.rows()[i];
+    if (row.has_effect == nullptr || row.has_effect(options) || given.value == row.value) continue;
+    const std::string value =
+        std::visit([](const auto& each) { return default_text(each); }, given.value);
+    check_usage(!options.given.contains(row.name), "--", row.name, " ", excerpt(value),
+                " has no effect here: it is for ", row.companion, "; leave it out");
+  }
+}
+
 OptionTable::Row& OptionTable::flag(const char* name, bool& member, const char* help) {
   const auto assign = [&member](const std::string& text) {
     return parse_value(text.empty() ? "true" : text, member);
@@ -81,18 +117,6 @@ void OptionTable::moved(const char* name, const char* where) {
       ->expected(0, 1)
       ->group("");  // not in --help
 }
-
-namespace {
-
-// Of options that nobody parses.
-struct OwnTable {
-  explicit OwnTable(const TrainOptions& of) : options(of), table(parser, options) {}
-  TrainOptions options;
-  CLI::App parser;
-  OptionTable table;
-};
-
-}  // namespace
 
 void check_ranges(const TrainOptions& options) {
   OwnTable(options).table.check_ranges();

@@ -39,10 +39,20 @@ class OptionTable {
     std::string heading, name;  // without the dashes
     Value value;                // that it had when it was declared
     bool is_harmless = false;
+    const char* companion = nullptr;
+    bool (*has_effect)(const TrainOptions&) = nullptr;
     // It decides where results go, what is shown or measured, or who computes what: never a bit. Of
     // any other option, a run that resumes with another value says so, because it does not continue
     // as the old one would have.
     void changes_no_bits() { is_harmless = true; }
+    // It has an effect only with another option, `with` ("--optimizer adamw"), which `is_given`
+    // finds. Elsewhere a value is refused, unless it is the default, as in what --print-config
+    // prints.
+    Row& only(const char* with, bool (*is_given)(const TrainOptions&)) {
+      companion = with;
+      has_effect = is_given;
+      return *this;
+    }
   };
 
   void heading(const char* text) { heading_ = text; }  // of the rows that follow, in --help
@@ -105,6 +115,9 @@ class OptionTable {
   void check_ranges() const {
     for (const auto& check : checks_) check();
   }
+  // Throws UsageError naming the first of the options given that can have no effect under the
+  // others. `options` are those of the table, which had their defaults when it was made.
+  void check_effects(const TrainOptions& options) const;
 
  private:
   struct Texts {

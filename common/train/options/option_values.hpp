@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -49,6 +50,12 @@ struct Range {
 
 template <class Number>
 void check_is_in(const Range<Number>& range, const char* name, Number value) {
+  if constexpr (std::is_floating_point_v<Number>) {
+    constexpr Number kLeast = std::numeric_limits<float>::min();
+    check_usage(value == 0 || !(-kLeast < value && value < kLeast), name, " is ", value,
+                ", which is 0 in fp32: give ", range.contains(0) ? "0, or " : "", "at least ",
+                kLeast);
+  }
   check_usage(range.contains(value), name, " is ", value, ", it must be ",
               range.is_above ? "above " : "at least ", range.least, " and ",
               range.is_below ? "below " : "at most ", range.most);

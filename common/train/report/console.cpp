@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
@@ -115,6 +116,8 @@ std::string progress_row(const Progress& p, std::size_t num_columns) {
   fields.push_back(print("%.3g ms", 1e3 * p.step_seconds));
   for (const auto& [name, value] : p.record.metrics)
     fields.push_back(concat(name, print(" %.4g", value)));
+  if (p.peak_bytes > 0) fields.push_back("peak " + format_bytes(p.peak_bytes));
+  if (p.flops_per_second > 0) fields.push_back(print("%.3g TFLOP/s", 1e-12 * p.flops_per_second));
   std::string row = fields[0].substr(0, num_columns - 1);
   for (std::size_t i = 1; i < fields.size() && row.size() + 2 + fields[i].size() < num_columns; ++i)
     row += "  " + fields[i];

@@ -16,10 +16,12 @@ struct Progress {
   std::int64_t num_steps = 0;
   StepRecord record = {};
   double learning_rate = 0;
-  double counted_per_second = 0;
+  double counted_per_second = 0;  // since the last permanent line
   double step_seconds = 0;
   std::optional<double> seconds_left = {};  // nothing: only the step that warms up is known
   std::string mean_over = {};               // "target tokens"
+  double flops_per_second = 0;              // of all ranks; 0: not known
+  std::int64_t peak_bytes = 0;              // of tensors on this rank so far; 0: not known
 };
 
 class Console {
