@@ -205,8 +205,8 @@ TEST(AddedTokenSearch, TakesTheLeftmostAndOfThoseTheLongest) {
   std::string found;
   search.split(
       "xabcdabbcdéab", [&](std::string_view text) { found += concat("(", text, ")"); },
-      [&](std::uint32_t id) { found += concat(id); });
-  EXPECT_EQ(found, "(x)1(d)0230");
+      [&](std::uint32_t id, std::string_view text) { found += concat(id, "=", text, " "); });
+  EXPECT_EQ(found, "(x)1=abc (d)0=ab 2=bcd 3=é 0=ab ");
 }
 
 TEST(TokenList, HoldsMoreThan65536Tokens) {
