@@ -60,10 +60,12 @@ TEST_F(Pretrained, EveryStepStartsFromAndExportsTheSameModel) {
       run(training(kSteps[0], concat("--init-from ", from, " --quiet --out ", again)));
       EXPECT_EQ(contents(again + saved), contents(first + saved));
       run(exporting(again + " " + again + "_exported"));
-      EXPECT_EQ(contents(again + "_exported/config.json"), contents(first + "_exported/config.json"));
+      EXPECT_EQ(contents(again + "_exported/config.json"),
+                contents(first + "_exported/config.json"));
     }
-    EXPECT_THAT(contents(first + "_exported/config.json"),
-                HasSubstr(family == "llama" ? "\"max_position_embeddings\": 16" : "\"n_positions\": 4"));
+    EXPECT_THAT(
+        contents(first + "_exported/config.json"),
+        HasSubstr(family == "llama" ? "\"max_position_embeddings\": 16" : "\"n_positions\": 4"));
   }
 }
 

@@ -10,10 +10,10 @@ namespace {
 
 // Of a message: what a model is shown, or says, besides `content`, and whether that is a good answer.
 constexpr const char* kOfMessage[] = {
-    "name",     "refusal",   "prefix",     "reasoning_content", "reasoning",
-    "thinking", "channel",   "recipient",  "tool_calls",        "function_call",
-    "image",    "images",    "image_url",  "tool_call_id",      "audio",
-    "audios",   "video",     "videos",     "enable_thinking",   "label",
+    "name",     "refusal",  "prefix",    "reasoning_content", "reasoning",
+    "thinking", "channel",  "recipient", "tool_calls",        "function_call",
+    "image",    "images",   "image_url", "tool_call_id",      "audio",
+    "audios",   "video",    "videos",    "enable_thinking",   "label",
     "labels",   "condition"};
 
 ChatMessage message_of(const JsonlObject& entry, std::set<std::string>& ignored) {

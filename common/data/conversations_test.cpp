@@ -76,7 +76,7 @@ TEST_F(ConversationsTest, TheDefaultSystemMessageComesFirst) {
 
 // What is learned does not depend on how text is cut, nor on what the vocabulary lacks.
 TEST_F(ConversationsTest, TheHeaderIsLearnedByNoTokenizer) {
-  const auto targets_after = [&](const std::function<void(nlohmann::json& file)>& change) {
+  const auto targets_after = [&](const std::function<void(nlohmann::json & file)>& change) {
     auto file = nlohmann::json::parse(MappedFile(kTokenizer).bytes());
     change(file);
     DataOptions chat = options(kChat, 100);
@@ -160,8 +160,8 @@ TEST_F(ConversationsTest, RefusesWhatOtherProgramsLearnBy) {
                    ", \"tool_calls\": null, \"timestamp\": \"now\", \"weighted\": 2",
                    ", \"refusal\": null, \"train\": true, \"thinking\": \"\", \"lossMask\": 1"),
               100));
-  EXPECT_THAT(harmless.ignored_members(),
-              ::testing::ElementsAre("id", "messages[].timestamp", "messages[].weighted", "source"));
+  EXPECT_THAT(harmless.ignored_members(), ::testing::ElementsAre("id", "messages[].timestamp",
+                                                                 "messages[].weighted", "source"));
 }
 
 TEST_F(ConversationsTest, ARowKeepsTheBeginning) {
@@ -255,7 +255,7 @@ TEST_F(ConversationsTest, OtherRowsUseTheTokenizerToo) {
   EXPECT_EQ(windows.num_tokens(), 3);
   EXPECT_EQ(windows.vocab_size(), 340);
   EXPECT_EQ(windows.tokenizer(), tokenizer_.name());
-  EXPECT_EQ(windows.text_of_targets(1).num_bytes, 4);  // " cat" and the end of text
+  EXPECT_EQ(windows.text_of_targets(1).num_bytes, 4);            // " cat" and the end of text
   text.source = folder_.write("b.txt", "the cat<|endoftext|>");  // which ends only once
   EXPECT_EQ(Dataset::open_training(text).num_tokens(), 3);
   text.rows = Rows::kDocuments;

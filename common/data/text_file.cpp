@@ -49,7 +49,11 @@ bool is_empty(const json& value) {  // null, "", [] or {}
 }
 
 // Whether a member's name says how much of something is learned.
-enum class Counting { kNo, kMore, kMask };  // a mask of 1 may mean that all counts, or that nothing does
+enum class Counting {
+  kNo,
+  kMore,
+  kMask
+};  // a mask of 1 may mean that all counts, or that nothing does
 
 Counting counting_of(const std::string& name) {
   const std::set<std::string> words = words_in(name);
@@ -129,8 +133,8 @@ void JsonlObject::account_for(std::span<const char* const> read,
     if (std::ranges::find(read, name) != read.end() || is_empty(value)) continue;
     const Counting counting = counting_of(name);
     if (counting == Counting::kMore && (value == true || value == 1)) continue;
-    const bool changes = counting != Counting::kNo ||
-                         std::ranges::find(learned_by, name) != learned_by.end();
+    const bool changes =
+        counting != Counting::kNo || std::ranges::find(learned_by, name) != learned_by.end();
     check(
         !changes, place_, ": \"", [&] { return excerpt(name); },
         "\" would change what is learned, but Ladder does not read it: remove it, or the line. "
@@ -189,7 +193,8 @@ void append_document(std::string_view document, Tokenizer& tokenizer, TokenizedT
 void append_ended(std::string_view text, Tokenizer& tokenizer, TokenList& tokens) {
   const std::int64_t begin = tokens.size();
   tokenizer.encode(text, tokens);
-  const bool has_end = tokens.size() > begin && tokens[tokens.size() - 1] == tokenizer.end_of_text();
+  const bool has_end =
+      tokens.size() > begin && tokens[tokens.size() - 1] == tokenizer.end_of_text();
   if (!has_end) tokens.push_back(tokenizer.end_of_text());
 }
 

@@ -74,7 +74,8 @@ TEST_F(TextFileTest, JsonlJoinsTheFieldsPresentInOrder) {
 
 TEST_F(TextFileTest, OtherMembersAreTold) {
   const TokenizedText text = read(
-      "{\"text\": \"x\", \"id\": 1, \"label\": false}\n{\"question\": \"y\", \"url\": \"\", \"ID\": 2}");
+      "{\"text\": \"x\", \"id\": 1, \"label\": false}\n{\"question\": \"y\", \"url\": \"\", "
+      "\"ID\": 2}");
   EXPECT_THAT(text.ignored, ElementsAre("ID", "id", "label"));
   std::string many;
   for (int i = 0; i < 500; ++i) many += concat("{\"text\": \"x\", \"key", i, "\": 1}\n");

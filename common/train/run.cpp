@@ -257,7 +257,8 @@ void Run::resume(TrainState state) {
   std::string names;
   for (const std::string& name : ignored) names += concat(names.empty() ? "" : ", ", name);
   if (!names.empty())
-    console_.line("ignored             members of the data's lines that say nothing here: " + names);
+    console_.line("ignored             members of the data's lines that say nothing here: " +
+                  names);
   resumed_from_ = std::make_shared<Json>(
       Json{{"steps taken", step_},
            {"hashes of the checkpoint to resume from", hashes},

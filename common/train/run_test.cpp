@@ -400,7 +400,8 @@ TEST_F(RunTest, ShowsTheDataAndKnowsTheTimeLeftFromTheSecondStepOn) {
 TEST_F(RunTest, SaysWhichMembersOfTheDataItIgnores) {
   options_.output.is_quiet = false;
   options_.data.source = folder_.write("text.jsonl", "{\"text\": \"xxxxxxxxxx\", \"id\": 1}\n");
-  options_.data.validation_source = folder_.write("val.jsonl", "{\"text\": \"xxxx\", \"url\": \"y\"}");
+  options_.data.validation_source =
+      folder_.write("val.jsonl", "{\"text\": \"xxxx\", \"url\": \"y\"}");
   options_.data.context = 4;
   ::testing::internal::CaptureStdout();
   const Training training(options_, comm_);

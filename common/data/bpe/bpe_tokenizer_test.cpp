@@ -51,9 +51,14 @@ BpeTokenizer tokenizer_after(const TempFolder& folder, const Change& change) {
 // What a token stands for is the text that it comes from, but for a space before a piece and for
 // bytes that the vocabulary lacks.
 TEST(BpeTokenizer, SaysWhereInTheTextATokenComesFrom) {
-  const std::vector<std::string> texts = {
-      "", "the cat sat", " the  cat", "assistant\nHi", "\n\n a<|im_end|>\n<|im_start|>user\nx12y",
-      "<|endoftext|><|im_end|>é中😀 7 8\n", "12345", "SELECT name\n\tFROM\n"};
+  const std::vector<std::string> texts = {"",
+                                          "the cat sat",
+                                          " the  cat",
+                                          "assistant\nHi",
+                                          "\n\n a<|im_end|>\n<|im_start|>user\nx12y",
+                                          "<|endoftext|><|im_end|>é中😀 7 8\n",
+                                          "12345",
+                                          "SELECT name\n\tFROM\n"};
   const auto prefix = [](nlohmann::json& file) {
     file["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true;
   };
@@ -64,10 +69,8 @@ TEST(BpeTokenizer, SaysWhereInTheTextATokenComesFrom) {
       file["model"]["vocab"].erase(letter);
     }
     auto& merges = file["model"]["merges"];
-    std::erase_if(*merges.get_ptr<nlohmann::json::array_t*>(), [](const nlohmann::json& merge) {
-      const std::string text = " " + merge.dump().substr(1, merge.dump().size() - 2) + " ";
-      return text.find(" s ") != std::string::npos;
-    });
+    std::erase_if(*merges.get_ptr<nlohmann::json::array_t*>(),
+                  [](const nlohmann::json& merge) { return merge[0] == "s" || merge[1] == "s"; });
   };
   const TempFolder folder;
   std::vector<BpeTokenizer> tokenizers;
@@ -92,7 +95,8 @@ TEST(BpeTokenizer, SaysWhereInTheTextATokenComesFrom) {
                                          static_cast<std::size_t>(span.end - span.begin));
           const std::uint32_t token = tokens[static_cast<std::int64_t>(k)];
           const std::string stands_for(tokenizer.text_of(token));
-          if (lacks_bytes) num_lacking += std::erase_if(from, [](char c) { return c == 's' || c == '\n'; });
+          if (lacks_bytes)
+            num_lacking += std::erase_if(from, [](char c) { return c == 's' || c == '\n'; });
           if (stands_for.empty()) {
             EXPECT_THAT(from, ::testing::MatchesRegex("<\\|.*\\|>")) << text;
           } else if (from != stands_for) {

@@ -33,10 +33,9 @@ AddedTokenSearch::Found AddedTokenSearch::longest_at_start(std::string_view text
   return longest;
 }
 
-void AddedTokenSearch::split(std::string_view text,
-                             const std::function<void(std::string_view)>& on_text,
-                             const std::function<void(std::uint32_t, std::string_view)>& on_token)
-    const {
+void AddedTokenSearch::split(
+    std::string_view text, const std::function<void(std::string_view)>& on_text,
+    const std::function<void(std::uint32_t, std::string_view)>& on_token) const {
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size();) {
     const Found found = is_first_byte_[static_cast<unsigned char>(text[at])]

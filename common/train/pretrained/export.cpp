@@ -72,7 +72,8 @@ void write_json(const fs::path& path, const Json& json) {
 Json known_tokens(const std::optional<std::uint32_t>& end, const Json& tokens,
                   std::int64_t vocab_size) {
   const auto is_known = [&](const Json& id) {
-    return id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size);
+    return id.is_number_unsigned() &&
+           id.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size);
   };
   Json ends = Json::array();
   if (end) ends.push_back(*end);
@@ -93,19 +94,32 @@ void edit_json(const fs::path& path, const nlohmann::json& changes) {
   write_json(path, settings);
 }
 
+// Whether the tokenizer's settings have this one.
+bool is_named(const fs::path& folder, const char* name) {
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"})
+    if (fs::exists(folder / file) &&
+        parse_sorted_json(read_text_file(folder / file), folder / file).contains(name))
+      return true;
+  return false;
+}
+
 // Says which token ends a text, that none is added to one, and that tokenizer.json is to be read as it
 // is: all other classes of transformers build a pre-tokenizer of their own. Before version 5, that
 // class itself makes the prefix space what this file says, and calls the model with an input that it
 // does not have, unless the file names the inputs.
 void write_settings(const std::string& end, const BpeDescription& description, const fs::path& to) {
   const bool is_pair = !fs::exists(to / "tokenizer.json");
-  const nlohmann::json settings = {
+  nlohmann::json settings = {
       {"eos_token", end},
       {"add_bos_token", false},
       {"add_eos_token", false},
       {"add_prefix_space", description.stages.back().adds_prefix_space},
       {"model_input_names", {"input_ids", "attention_mask"}},
       {"tokenizer_class", is_pair ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}};
+  // GPT2Tokenizer would otherwise make <|endoftext|> a token that the model does not have.
+  if (is_pair && description.end_of_text != "<|endoftext|>")
+    for (const char* name : {"bos_token", "unk_token"})
+      if (!is_named(to, name)) settings[name] = nullptr;
   edit_json(to / "tokenizer_config.json", settings);
   if (fs::exists(to / "special_tokens_map.json"))  // may count more
     edit_json(to / "special_tokens_map.json", {{"eos_token", end}});
@@ -135,7 +149,8 @@ Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const 
   Json tokens = generation_tokens(kept);
   if (description.eos) tokens["eos_token_id"].push_back(*description.eos);
   tokens = known_tokens(end, tokens, std::max(model.vocab_size, tokenizer.vocab_size()));
-  if (tokens["bos_token_id"].is_null() && description.bos) tokens["bos_token_id"] = *description.bos;
+  if (tokens["bos_token_id"].is_null() && description.bos)
+    tokens["bos_token_id"] = *description.bos;
   if (tokens["pad_token_id"].is_null()) tokens["pad_token_id"] = tokenizer.padding();
   return tokens;
 }

@@ -211,6 +211,26 @@ TEST_F(ExportedTokensTest, NothingIsAddedToATextButWhatTheRunAdded) {
   EXPECT_EQ(json_in("tokenizer_config.json")["add_prefix_space"], true);
 }
 
+// The class that reads vocab.json and merges.txt would add <|endoftext|> to this vocabulary.
+TEST_F(ExportedTokensTest, AClassGetsNoDefaultTokenBeyondTheVocabulary) {
+  const auto expect = [&](const char* end, bool is_silenced, const char* bos) {
+    fs::remove_all(folder_.path("tokens"));
+    fs::create_directories(folder_.path("tokens"));
+    set("vocab.json", {{"h", 0}, {"i", 1}, {"hi", 2}, {end, 3}});
+    folder_.write("tokens/merges.txt", "h i\n");
+    Json config = {{"eos_token", end}};
+    if (bos != nullptr) config["bos_token"] = bos;
+    set("special_tokens_map.json", config);
+    export_run();
+    const Json exported = json_in("tokenizer_config.json");
+    EXPECT_EQ(exported.contains("unk_token"), is_silenced);
+    EXPECT_EQ(exported.contains("bos_token"), is_silenced && bos == nullptr);
+  };
+  expect("</s>", true, nullptr);
+  expect("</s>", true, "hi");
+  expect("<|endoftext|>", false, nullptr);
+}
+
 // From a folder of transformers to a run, and on to the next run.
 TEST_F(ExportTest, WhatARunStartedFromTellsItsExport) {
   const auto export_of = [&](const std::string& run, std::int64_t context) {

@@ -60,9 +60,8 @@ fs::path run_of(const fs::path& checkpoint) {
 }  // namespace
 
 Json generation_tokens(const fs::path& folder) {
-  Json tokens = {{"bos_token_id", nullptr},
-                 {"eos_token_id", Json::array()},
-                 {"pad_token_id", nullptr}};
+  Json tokens = {
+      {"bos_token_id", nullptr}, {"eos_token_id", Json::array()}, {"pad_token_id", nullptr}};
   Json& ends = tokens["eos_token_id"];
   for (const char* file : {kGenerationConfig, kConfig}) {
     const fs::path path = folder / file;

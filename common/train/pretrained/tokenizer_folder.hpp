@@ -25,7 +25,8 @@ std::filesystem::path kept_tokenizer(const std::filesystem::path& checkpoint,
 // Copies what the run's start says of its model to RUN/init_from, if that is not there yet: the
 // config.json and generation_config.json of a Hugging Face folder, or what a run of ours has kept of
 // such. They tell an export what no checkpoint holds.
-void keep_settings_of_start(const std::filesystem::path& init_from, const std::filesystem::path& run);
+void keep_settings_of_start(const std::filesystem::path& init_from,
+                            const std::filesystem::path& run);
 
 // The folder that keep_settings_of_start() has made for the run that this checkpoint belongs to. It
 // need not exist.
