@@ -150,8 +150,9 @@ TEST_F(ConversationsTest, RefusesWhatOtherProgramsLearnBy) {
         "\"enable_thinking\": false, ", "\"exampleWeight\": 3, ", "\"completion_mask\": [0], "})
     expect_refused(line(member, "", ""), ":1: " + std::string(member).substr(0, 4),
                    "would change what is learned");
-  for (const char* member : {"\"loss_scale\": 0", "\"trainable\": false", "\"mask\": true",
-                             "\"mask\": 1", "\"lossMask\": 0", "\"channel\": \"analysis\""})
+  for (const char* member :
+       {"\"loss_scale\": 0", "\"trainable\": false", "\"mask\": true", "\"mask\": 1",
+        "\"lossMask\": 0", "\"channel\": \"analysis\"", "\"toolCalls\": [{}]"})
     expect_refused(line("", "", concat(", ", member)),
                    ":1: messages[1]: " + std::string(member).substr(0, 4),
                    "would change what is learned");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
@@ -28,37 +27,32 @@ void for_each_line(const std::string& path, const Visit& visit) {
   }
 }
 
-// Of a name in any of the usual spellings: loss_weight, lossWeight, loss-weight. In lower case.
-std::set<std::string> words_in(const std::string& name) {
-  std::set<std::string> words;
-  std::string word;
+// A name in any of the usual spellings, such as lossWeight or Loss-Weight, as loss_weight.
+std::string snake_case(const std::string& name) {
+  std::string snake;
   bool was_lower = false;
-  for (const char c : name + '_') {
+  for (const char c : name) {
     const bool is_upper = 'A' <= c && c <= 'Z', is_lower = 'a' <= c && c <= 'z';
-    if (!(is_upper || is_lower) || (is_upper && was_lower)) {
-      words.insert(std::exchange(word, ""));
-    }
-    if (is_upper || is_lower) word += static_cast<char>(is_upper ? c - 'A' + 'a' : c);
+    if (is_upper && was_lower) snake += '_';
+    snake += is_upper ? static_cast<char>(c - 'A' + 'a') : is_lower ? c : '_';
     was_lower = is_lower;
   }
-  return words;
+  return snake;
 }
 
 bool is_empty(const json& value) {  // null, "", [] or {}
   return value.empty() || value == "";
 }
 
-// Whether a member's name says how much of something is learned.
-enum class Counting {
-  kNo,
-  kMore,
-  kMask
-};  // a mask of 1 may mean that all counts, or that nothing does
+// Whether a member's name says how much of something is learned. A mask of 1 may mean that all
+// counts, or that nothing does.
+enum class Counting { kNo, kMore, kMask };
 
-Counting counting_of(const std::string& name) {
-  const std::set<std::string> words = words_in(name);
+Counting counting_of(const std::string& snake) {
   const auto has = [&](std::initializer_list<const char*> any) {
-    return std::ranges::any_of(any, [&](const char* word) { return words.contains(word); });
+    return std::ranges::any_of(any, [words = "_" + snake + "_"](const std::string& word) {
+      return words.find("_" + word + "_") != std::string::npos;
+    });
   };
   if (has({"weight", "weights", "loss", "losses", "train", "trainable", "training"}))
     return Counting::kMore;
@@ -131,10 +125,11 @@ void JsonlObject::account_for(std::span<const char* const> read,
   constexpr std::size_t kMostIgnored = 100;  // a hostile file may have another name in each line
   for (const auto& [name, value] : object_.items()) {
     if (std::ranges::find(read, name) != read.end() || is_empty(value)) continue;
-    const Counting counting = counting_of(name);
+    const std::string snake = snake_case(name);
+    const Counting counting = counting_of(snake);
     if (counting == Counting::kMore && (value == true || value == 1)) continue;
     const bool changes =
-        counting != Counting::kNo || std::ranges::find(learned_by, name) != learned_by.end();
+        counting != Counting::kNo || std::ranges::find(learned_by, snake) != learned_by.end();
     check(
         !changes, place_, ": \"", [&] { return excerpt(name); },
         "\" would change what is learned, but Ladder does not read it: remove it, or the line. "

@@ -44,6 +44,8 @@ inline constexpr const char* kLearnedBy[] = {"system",
                                              "labels",
                                              "kto_tag",
                                              "margin",
+                                             "chosen",
+                                             "rejected",
                                              "rejected_messages",
                                              "rejected_response",
                                              "negative_messages"};
@@ -67,8 +69,8 @@ class JsonlObject {
   // The member `weight`, or nothing if there is none or null. Throws CheckError if it is not 0 or 1.
   std::optional<int> weight() const;
   // Of the members that are not in `read`: throws CheckError if one would change what is learned, if
-  // it were read, and adds the names of the others to `ignored`. Would change it: one of `learned_by`,
-  // unless it is null or empty; and what by its name says how much counts (a word of it is "weight",
+  // it were read, and adds the names of the others to `ignored`. Would change it: one of `learned_by`
+  // in any spelling (toolCalls), unless it is null or empty; and what by its name says how much counts (a word of it is "weight",
   // "loss", "mask", "train", …), unless it asks for nothing, which is also true or 1 if it is no mask.
   void account_for(std::span<const char* const> read, std::span<const char* const> learned_by,
                    std::set<std::string>& ignored) const;
