@@ -73,6 +73,15 @@ const std::vector<Case>& cases() {
        },
        /*resumes=*/true},
       {"forty steps", [](TrainOptions& options) { options.num_steps = 40; }},
+      // Quanta follow from the block sums of the gradient's norm.
+      {"exact sums, two blocks",
+       [](TrainOptions& options) {
+         options.num_steps = 3;
+         options.gradient_sum = SumMode::kExact;
+         options.model.layers = 2;
+         options.data.num_microbatches = 3;
+         options.clip_norm = 0.5;
+       }},
   };
   return all;
 }
