@@ -168,6 +168,13 @@ void Examination::conclude() {
     say(static_cast<std::size_t>(most - of_ranks.begin()), line);
 }
 
+std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, Communicator& comm) {
+  for (const Lines& lines : gather_lines(own, comm)) {
+    if (!lines.empty()) return lines;
+  }
+  return {};
+}
+
 std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,
                                         const std::vector<std::string>& part_2) {
   Lines faults = part_1;

@@ -111,6 +111,10 @@ class Examination {
   const std::string part_, file_;
 };
 
+// Of examinations by groups of some of the ranks, which may differ: what the first rank has found
+// whose group has found anything, on every rank. Collective over `comm`, the group of all.
+std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, Communicator& comm);
+
 // The faults of two parts that are judged separately. If only one part has any, the last line says
 // that the other is right.
 std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/draw.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
 #include "common/train/report/console.hpp"
@@ -37,6 +38,13 @@ class PlanChecks : public Examination {
     for (int p = 1; p <= 5; ++p)
       for (std::int64_t m = 1; m <= 9; ++m) expect_costs(Schedule::k1f1b, p, m);
     expect_costs(Schedule::k1f1b, 16, 24);
+    expect_costs(Schedule::k1f1b, 3, 300);
+    expect_costs(Schedule::k1f1b, 40, 60);
+    Draw draw(comm_);
+    const auto p = static_cast<int>(draw.number(6, 30));
+    const std::int64_t m = draw.number(30, 150);
+    if (!is_over_) draw.announce(concat("1f1b with ", p, " stages and ", m, " microbatches"));
+    expect_costs(Schedule::k1f1b, p, m);
   }
 
   // They are made from the same parts.
@@ -174,6 +182,8 @@ std::vector<std::string> faults_of_runner(Communicator& comm, bool is_plan_right
   checks.adds_the_right_gradients({.schedule = Schedule::kGpipe, .num_microbatches = 4});
   checks.adds_the_right_gradients({.num_microbatches = 5, .flush_size = 3});
   checks.memory_does_not_grow();
+  checks.adds_the_right_gradients({.num_microbatches = 130});
+  checks.adds_the_right_gradients({.num_microbatches = 3, .has_targets = false});
   if (p > 1) {
     checks.adds_the_right_gradients(
         {.schedule = Schedule::kInterleaved, .num_microbatches = 2 * p, .chunks_per_stage = 2});

@@ -26,6 +26,7 @@ struct JudgedRun {
   bool resumes = false;              // from that checkpoint, as a new process does
   bool measures = false;             // memory
   bool has_nan = false;              // in the parameters, while the average is in flight
+  bool rests = false;                // worker 0 learns nothing
   at::ScalarType type = at::kFloat;  // of the worker's parameters
 };
 
@@ -54,7 +55,7 @@ class DilocoChecks : public Examination {
         : model(global.layout(),
                 global.params().to(run.type, /*non_blocking=*/false, /*copy=*/true)),
           averager(comm, run.failures),
-          wanted(comm.size(), options_of(run), run.type, run.has_nan) {}
+          wanted(comm.size(), options_of(run), run.type, run.has_nan, run.rests) {}
 
     FlatModel global{WantedWorkers::model()}, model;
     RecordingAverager averager;
@@ -82,12 +83,13 @@ class DilocoChecks : public Examination {
     workers.averager.begin_round(round);
     learn(workers);
     workers.wanted.start();
-    const std::int64_t held = bytes_held(), gradients = gradient_bytes();
+    const std::int64_t held = bytes_held(workers), gradients = gradient_bytes();
     if (run.starts) {
       reset_memory_peaks();
       attempt->start_average();
       expect_started(workers);
-      if (run.measures) expect_memory(workers, bytes_held() - held, gradient_bytes() - gradients);
+      if (run.measures)
+        expect_memory(workers, bytes_held(workers) - held, gradient_bytes() - gradients);
     }
     learn(workers);
     if (!run.starts) workers.wanted.start();
@@ -96,7 +98,7 @@ class DilocoChecks : public Examination {
 
     const bool found = attempt->finish_round();
     if (run.measures)
-      expect("the number of bytes that finish_round() leaves behind", bytes_held() - held,
+      expect("the number of bytes that finish_round() leaves behind", bytes_held(workers) - held,
              std::int64_t{0});
     workers.wanted.finish(is_agreed);
     expect_finished(workers);
@@ -193,10 +195,8 @@ class DilocoChecks : public Examination {
            bytes);
   }
   static std::int64_t gradient_bytes() { return read_memory().live(MemoryCategory::kGradients); }
-  // But for what the judge itself has in flight.
-  static std::int64_t bytes_held() {
-    const MemoryReading memory = read_memory();
-    return memory.total_live_bytes - memory.live(MemoryCategory::kCommunication);
+  static std::int64_t bytes_held(const Workers& workers) {
+    return read_memory().total_live_bytes - workers.averager.num_bytes();
   }
 };
 
