@@ -96,7 +96,12 @@ at::Tensor ExactSums::round(const std::string& tensor, const at::Tensor& summand
 }
 
 bool ExactSums::learn(const std::vector<double>& block_sums) {
-  check_count(block_sums);
+  std::int64_t num_blocks = 0;
+  for (const UnitBlocks& unit : units_) num_blocks += unit.num_sums;
+  check(!is_on() || std::ssize(block_sums) == num_blocks,
+        "exact sums learn from the block sums of the gradient's norm: there are ",
+        block_sums.size(), ", but the model has ", num_blocks, " blocks of ", kNormBlock,
+        " elements; a Norm must hold the sums of all units, over all ranks, in the layout's order");
   if (!is_on()) return true;
   float* const quanta = quanta_.mutable_data_ptr<float>();
   const double* sums = block_sums.data();
@@ -110,16 +115,6 @@ bool ExactSums::learn(const std::vector<double>& block_sums) {
   on_device_.copy_(quanta_);
   const bool was_known = std::exchange(is_known_, is_known_ || learned == Learned::kNextQuanta);
   return learned != Learned::kLargerQuanta && was_known == is_known_;
-}
-
-void ExactSums::check_count(const std::vector<double>& block_sums) const {
-  if (!is_on()) return;
-  std::int64_t num_wanted = 0;
-  for (const UnitBlocks& unit : units_) num_wanted += unit.num_sums;
-  check(std::ssize(block_sums) == num_wanted,
-        "exact sums learn from the norm's block sums: there are ", block_sums.size(),
-        ", but the model has ", num_wanted, " blocks of ", kNormBlock,
-        " elements; the Norm must hold the sums of all blocks of all units, in the layout's order");
 }
 
 std::vector<NamedTensor> ExactSums::quanta_by_unit() const {

@@ -43,8 +43,7 @@ class ExactSums {
   at::Tensor round(const std::string& tensor, const at::Tensor& summand) const;
 
   // Once per step: the block sums of the summed gradient's norm. Returns false if the step must be
-  // computed again, with the quanta that are now set. Throws CheckError saying how many there are and
-  // how many there must be, if these differ.
+  // computed again, with the quanta that are now set. CheckError for another number of sums.
   bool learn(const std::vector<double>& block_sums);
 
   // The quanta of each unit [blocks], as views, to save and to read from a checkpoint.
@@ -61,7 +60,6 @@ class ExactSums {
   struct Place {
     std::int64_t block = 0, offset = 0;  // where a tensor begins
   };
-  void check_count(const std::vector<double>& block_sums) const;
 
   std::int64_t num_microbatches_;
   std::vector<UnitBlocks> units_;
