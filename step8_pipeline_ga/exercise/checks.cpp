@@ -57,6 +57,18 @@ class PlanChecks : public Examination {
     if (!wrong.empty()) fault("forwards only: " + wrong);
   }
 
+  void refuses_what_cannot_be_planned() {
+    const auto refuses = [&](const std::string& what, Schedule schedule, int p, std::int64_t m,
+                             int v) {
+      expect_error("plan_pipeline() for " + what, {}, [&] { plan_pipeline(schedule, p, m, v); });
+    };
+    refuses("no stages", Schedule::k1f1b, 0, 4, 1);
+    refuses("no microbatches", Schedule::k1f1b, 2, 0, 1);
+    refuses("no chunks", Schedule::kInterleaved, 2, 4, 0);
+    refuses("two chunks per stage of 1f1b", Schedule::k1f1b, 2, 4, 2);
+    refuses("two chunks on a single stage", Schedule::kInterleaved, 1, 4, 2);
+  }
+
  private:
   static constexpr PipelineCosts kTwice = {};  // a backward takes as long as two forwards
 
@@ -171,6 +183,7 @@ std::vector<std::string> faults_of_plan(Communicator& comm) {
   checks.examine("the plans", &PlanChecks::computes_in_this_order);
   checks.examine("the plans", &PlanChecks::costs_what_it_should);
   checks.examine("the plans", &PlanChecks::leaves_the_others_right);
+  checks.examine("wrong counts", &PlanChecks::refuses_what_cannot_be_planned);
   return checks.faults();
 }
 
