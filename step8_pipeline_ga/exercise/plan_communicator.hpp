@@ -53,6 +53,7 @@ class PlanCommunicator final : public LockstepCommunicator {
   }
   void play_the_rest() {
     on_message = {};
+    most_sends_ = messages_.size();
     std::vector<WorkPtr> works;
     while (next_ < messages_.size()) {
       const PlannedMessage& message = messages_[next_];
@@ -113,8 +114,8 @@ class PlanCommunicator final : public LockstepCommunicator {
         tensor.scalar_type() == message.type, "'", [&] { return words(message); }, "' is in ",
         tensor.scalar_type(), ", not ", message.type);
     check(
-        !is_send || sends_->size() < kMostSends, "the runner starts '",
-        [&] { return words(message); }, "' while ", kMostSends,
+        !is_send || sends_->size() < most_sends_, "the runner starts '",
+        [&] { return words(message); }, "' while ", most_sends_,
         " earlier sends have not left: each holds the memory of its tensor");
     if (on_message) on_message(message, tensor);
     ++next_;
@@ -128,7 +129,7 @@ class PlanCommunicator final : public LockstepCommunicator {
   std::vector<PlannedMessage> messages_;
   std::size_t next_ = 0;
   c10::weak_intrusive_ptr<c10::StorageImpl> last_sent_ = c10::Storage().getWeakStorageImpl();
-  static constexpr std::size_t kMostSends = 2;
+  std::size_t most_sends_ = 2;
   std::shared_ptr<Works> on_their_way_ = std::make_shared<Works>();  // receives
   std::shared_ptr<Works> sends_ = std::make_shared<Works>();
 };
