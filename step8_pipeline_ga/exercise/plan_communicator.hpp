@@ -84,7 +84,11 @@ class PlanCommunicator final : public LockstepCommunicator {
         : inner(std::move(the_inner)), works(std::move(the_works)) {
       works->push_back(inner);
     }
-    bool test() override { return inner->test(); }
+    bool test() override {
+      const bool is_done = inner->test();
+      if (is_done) std::erase(*works, inner);
+      return is_done;
+    }
     void wait() override {
       inner->wait();
       std::erase(*works, inner);
