@@ -104,18 +104,6 @@ class Checks : public ArmAndWaitChecks<Model> {
     });
   }
 
-  // A rank whose gradients vanish sends them all the same: the others wait for it.
-  void sends_zeros() {
-    examine("gradients of 0 on rank 0", [&](LockstepCommunicator& comm) {
-      Model model(comm);
-      model.arm(2);
-      for (int i = 0; i < 2; ++i)
-        (sum_of(model.flat, kForward) * (comm.rank() == 0 ? 0 : 1)).backward();
-      model.wait();
-      expect_shard("the gradient shard, which was 1 everywhere,", model, 2 * (comm.size() - 1));
-    });
-  }
-
   void keeps_sharders_apart() {
     keeps_apart("two sharders in turn", kForward, std::size_t{2 * 2 * kNumUnits},
                 [this](const std::string& whose, const Model& model) {
@@ -162,7 +150,6 @@ std::vector<std::string> check(Communicator& comm) {
   checks.sends_one_at_a_time("gradients that are ready in another order on every second rank",
                              comm.rank() % 2 == 0 ? kMixed : kForward);
   checks.sends_many("130 microbatches", 130);
-  checks.sends_zeros();
   checks.keeps_sharders_apart();
   checks.holds_two_units("memory on a slow network", Network::kSlow);
   checks.holds_two_units("memory on a network that delivers at once", Network::kInstant);

@@ -83,13 +83,12 @@ class DilocoChecks : public Examination {
     workers.averager.begin_round(round);
     learn(workers);
     workers.wanted.start();
-    const std::int64_t held = bytes_held(workers), gradients = gradient_bytes();
+    const std::int64_t held = bytes_held(), gradients = gradient_bytes();
     if (run.starts) {
       reset_memory_peaks();
       attempt->start_average();
       expect_started(workers);
-      if (run.measures)
-        expect_memory(workers, bytes_held(workers) - held, gradient_bytes() - gradients);
+      if (run.measures) expect_memory(workers, bytes_held() - held, gradient_bytes() - gradients);
     }
     learn(workers);
     if (!run.starts) workers.wanted.start();
@@ -98,7 +97,7 @@ class DilocoChecks : public Examination {
 
     const bool found = attempt->finish_round();
     if (run.measures)
-      expect("the number of bytes that finish_round() leaves behind", bytes_held(workers) - held,
+      expect("the number of bytes that finish_round() leaves behind", bytes_held() - held,
              std::int64_t{0});
     workers.wanted.finish(is_agreed);
     expect_finished(workers);
@@ -195,8 +194,10 @@ class DilocoChecks : public Examination {
            bytes);
   }
   static std::int64_t gradient_bytes() { return read_memory().live(MemoryCategory::kGradients); }
-  static std::int64_t bytes_held(const Workers& workers) {
-    return read_memory().total_live_bytes - workers.averager.num_bytes();
+  // But for what the judge itself has in flight.
+  static std::int64_t bytes_held() {
+    const MemoryReading memory = read_memory();
+    return memory.total_live_bytes - memory.live(MemoryCategory::kCommunication);
   }
 };
 

@@ -105,11 +105,6 @@ class RecordingAverager final : public Averager {
     at::Tensor sent;          // a copy of what was started last
   };
   const Counts& counts() const { return counts_; }  // of this round
-  std::int64_t num_bytes() const {                  // of the copies that this holds
-    const auto bytes = [](const at::Tensor& of) { return static_cast<std::int64_t>(of.nbytes()); };
-    return (counts_.sent.defined() ? bytes(counts_.sent) : 0) +
-           (flight_ ? bytes(flight_->sent()) : 0);
-  }
   void begin_round(int round) {
     round_ = round;
     counts_ = {};
