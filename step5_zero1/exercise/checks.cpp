@@ -32,9 +32,30 @@ class LastOfThree final : public ForwardingCommunicator {
   Operation last;
 };
 
+// The others are gone.
+class Forsaken final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  WorkPtr start(const Operation& /*operation*/) override { throw CheckError("rank 1 is gone"); }
+};
+
 class Checks : public Examination {
  public:
   using Examination::Examination;
+
+  void passes_errors_on(LockstepCommunicator& comm) {
+    Forsaken forsaken(comm);
+    HostileModel model(comm.size());
+    const ShardPlan plan = plan_shards(model.flat.layout(), comm.size(), comm.rank());
+    const auto throws = [&](const std::string& what, const std::function<void()>& call) {
+      expect_error(what + ", when another rank is gone,", {"rank 1 is gone"}, call);
+    };
+    throws("start_reduce_scatter()",
+           [&] { start_reduce_scatter(forsaken, model.grads.flat())->wait(); });
+    throws("sharded_norm()",
+           [&] { sharded_norm(plan.slices_of_full(model.grads.flat()), forsaken); });
+    throws("all_gather_parameters()", [&] { all_gather_parameters(model.flat, forsaken); });
+  }
 
   void starts_without_waiting(RecordingCommunicator& comm) {
     comm.set_network(Network::kSlow);
@@ -129,6 +150,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   checks.examine("start_reduce_scatter() of a long unit", &step5::Checks::scatters_long_units);
   checks.examine("sharded_norm()", &step5::Checks::takes_the_norm_without_a_copy);
   checks.examine("frozen parameters", &step5::Checks::leaves_the_frozen_alone);
+  checks.examine("errors of the communicator", &step5::Checks::passes_errors_on);
   if (!checks.faults().empty()) return checks.faults();
   const std::string in_half = " in a group of every second rank, in reverse order";
   of_half.examine("start_reduce_scatter()" + in_half, &step5::Checks::starts_without_waiting);
