@@ -4,6 +4,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "common/comm/self_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/optim/norm.hpp"
