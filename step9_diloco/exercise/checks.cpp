@@ -184,7 +184,6 @@ class AveragerChecks : public Examination {
 };
 
 std::vector<std::string> faults_of_averager(Communicator& comm) {
-  install_memory_ledger();
   AveragerChecks checks(comm);
   checks.averages();
   checks.averages_zeros();
@@ -198,7 +197,6 @@ std::vector<std::string> faults_of_averager(Communicator& comm) {
 std::vector<std::string> faults_of_diloco(Communicator& comm) {
   DilocoChecks checks(comm);
   checks.trains({.name = "alpha 0", .alpha = 0, .num_rounds = 7});
-  checks.trains({.name = "alpha 0, and worker 0 learns nothing", .alpha = 0, .rests = true});
   checks.trains({.name = "alpha 0.25"});
   checks.trains({.name = "alpha 1", .alpha = 1});
   checks.trains({.name = "rounds that fail", .num_rounds = 8, .failures = {1, 3, 4, 7}});
@@ -215,6 +213,7 @@ std::vector<std::string> faults_of_diloco(Communicator& comm) {
   const std::string in_two_types = "parameters in bf16, global ones in fp32";
   checks.trains({.name = in_two_types, .alpha = 0, .type = at::kBFloat16});
   checks.trains({.name = in_two_types + ", alpha 0.25", .num_rounds = 1, .type = at::kBFloat16});
+  checks.trains({.name = "alpha 0, and worker 0 learns nothing", .alpha = 0, .rests = true});
   JudgedRun memory = {.name = "memory", .num_rounds = 3, .failures = {2}, .measures = true};
   checks.trains(memory);
   memory.name += ", " + in_two_types;
@@ -235,30 +234,31 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
   Examination examination(comm);
   std::vector<double> losses;  // with ordered sums
   for (const SumMode sums : {SumMode::kOrdered, SumMode::kExact}) {
-    examination.examine_next(
-        sums == SumMode::kExact ? "a training with exact sums" : "a training", [&](Communicator&) {
-          const Case one = {"", [sums](TrainOptions& options) {
-                              options.num_steps = 8;
-                              options.gradient_sum = sums;
-                              options.data.num_microbatches = 2;
-                              options.set<DilocoOptions>() = {.sync_every = 4, .num_fragments = 2};
-                            }};
-          const TrainOptions options = options_for(trainer, options_of(one, texts));
-          World world(std::make_unique<Borrowed>(comm), Transport::kMpi);
-          const MemoryReading before = read_memory();
-          const TrainReport report = trainer.train(options, world);
-          for (const std::string& line :
-               differences_from_theory(trainer, options, report, before, comm.size(), comm.rank()))
-            examination.fault(line);
-          if (all_gather_text(report.param_hash, comm)[0] != report.param_hash)
-            examination.fault("this rank's global parameters are not those of rank 0");
-          for (std::size_t i = 0; i < losses.size(); ++i) {
-            if (std::abs(report.losses[i] / losses[i] - 1) > 1e-4)
-              examination.fault(concat("the loss of step ", i + 1, " is ", report.losses[i],
-                                       "; with ordered sums it is ", losses[i]));
-          }
-          losses = report.losses;
-        });
+    const std::string name = sums == SumMode::kExact ? "a training with exact sums" : "a training";
+    const auto fault = [&](const std::string& what) { examination.fault(name + ": " + what); };
+    examination.examine_next(name, [&](Communicator&) {
+      const Case one = {"", [sums](TrainOptions& options) {
+                          options.num_steps = 8;
+                          options.gradient_sum = sums;
+                          options.data.num_microbatches = 2;
+                          options.set<DilocoOptions>() = {.sync_every = 4, .num_fragments = 2};
+                        }};
+      const TrainOptions options = options_for(trainer, options_of(one, texts));
+      World world(std::make_unique<Borrowed>(comm), Transport::kMpi);
+      const MemoryReading before = read_memory();
+      const TrainReport report = trainer.train(options, world);
+      for (const std::string& line :
+           differences_from_theory(trainer, options, report, before, comm.size(), comm.rank()))
+        fault(line);
+      if (all_gather_text(report.param_hash, comm)[0] != report.param_hash)
+        fault("this rank's global parameters are not those of rank 0");
+      for (std::size_t i = 0; i < losses.size(); ++i) {
+        if (std::abs(report.losses[i] / losses[i] - 1) > 1e-4)
+          fault(concat("the loss of step ", i + 1, " is ", report.losses[i],
+                       "; with ordered sums it is ", losses[i]));
+      }
+      losses = report.losses;
+    });
   }
   return examination.faults();
 }
@@ -267,8 +267,10 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
 }  // namespace step9
 
 std::vector<std::string> judge_linked(Communicator& comm) {
+  install_memory_ledger();
+  const std::vector<std::string> of_averager = step9::faults_of_averager(comm);
   const std::vector<std::string> faults =
-      faults_of_both(step9::faults_of_averager(comm), step9::faults_of_diloco(comm));
+      faults_of_both(of_averager, step9::faults_of_diloco(comm));
   return faults.empty() ? step9::faults_of_trainings(comm) : faults;
 }
 
