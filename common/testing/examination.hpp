@@ -70,6 +70,8 @@ class Examination {
     if (faults_.empty()) examine(what, part);
   }
 
+  // From here on, of an examination without parts.
+  void begin_faults_with(const std::string& text) { prefix_ = text; }
   // For use inside a check, on any rank.
   void fault(const std::string& what);
   template <class Value>

@@ -157,10 +157,11 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   checks.examine("frozen parameters", &step5::Checks::leaves_the_frozen_alone);
   checks.examine("errors of the communicator", &step5::Checks::passes_errors_on);
   if (!checks.faults().empty()) return checks.faults();
-  const std::string in_half = " in a group of every second rank, in reverse order";
-  of_half.examine("start_reduce_scatter()" + in_half, &step5::Checks::starts_without_waiting);
-  of_half.examine("sharded_norm()" + in_half, &step5::Checks::takes_the_norm_without_a_copy);
-  of_half.examine("a step" + in_half, &step5::Checks::leaves_the_frozen_alone);
+  const std::string in_half = "in a group of every second rank, in reverse order";
+  of_half.begin_faults_with(in_half + ": ");
+  of_half.examine(in_half, &step5::Checks::starts_without_waiting);
+  of_half.examine(in_half, &step5::Checks::takes_the_norm_without_a_copy);
+  of_half.examine(in_half, &step5::Checks::leaves_the_frozen_alone);
   return faults_of_groups(of_half.faults(), comm);
 }
 

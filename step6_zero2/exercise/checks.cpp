@@ -159,7 +159,9 @@ std::vector<std::string> check(Communicator& comm) {
   if (!checks.faults().empty()) return checks.faults();
   const std::unique_ptr<Communicator> half = comm.split(comm.rank() % 2, -comm.rank());
   Checks of_half(*half);
-  of_half.sends_one_at_a_time("a group of every second rank, in reverse order", kForward);
+  const std::string in_half = "in a group of every second rank, in reverse order";
+  of_half.begin_faults_with(in_half + ": ");
+  of_half.sends_one_at_a_time(in_half, kForward);
   return faults_of_groups(of_half.faults(), comm);
 }
 
