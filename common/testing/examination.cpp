@@ -113,7 +113,7 @@ void Examination::expect_takes_at_most(const std::string& who, std::int64_t most
 
 std::string Examination::begin(const std::string& what) {
   const std::string name = part_.empty() ? what : part_ + ", " + what;
-  if (!part_.empty()) prefix_ = name + ": ";
+  prefix_ = part_.empty() ? beginning_ : name + ": ";
   set_current_check(name);
   return name;
 }

@@ -71,7 +71,7 @@ class Examination {
   }
 
   // From here on, of an examination without parts.
-  void begin_faults_with(const std::string& text) { prefix_ = text; }
+  void begin_faults_with(const std::string& text) { beginning_ = text; }
   // For use inside a check, on any rank.
   void fault(const std::string& what);
   template <class Value>
@@ -110,6 +110,7 @@ class Examination {
   std::vector<std::string> thrown_, disagreements_, found_;
   std::vector<std::string> faults_;
   bool says_only_first_ = false;
+  std::string beginning_;  // of every fault
   const std::string part_, file_;
 };
 
