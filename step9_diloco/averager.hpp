@@ -27,7 +27,7 @@ class Averager {
 };
 
 // All ranks of a group, which take part always: without them no operation ends. 2(N−1)/N · 4 bytes
-// sent per value. Lifetime: the communicator outlives it.
+// sent per value. finish() waits by Work::wait(), without polling. The communicator outlives it.
 class GroupAverager : public Averager {
  public:
   explicit GroupAverager(Communicator& comm) : comm_(comm) {}

@@ -96,6 +96,12 @@ at::Tensor ExactSums::round(const std::string& tensor, const at::Tensor& summand
 }
 
 bool ExactSums::learn(const std::vector<double>& block_sums) {
+  std::int64_t num_blocks = 0;
+  for (const UnitBlocks& unit : units_) num_blocks += unit.num_sums;
+  check(!is_on() || std::ssize(block_sums) == num_blocks,
+        "exact sums learn from the block sums of the gradient's norm: there are ",
+        block_sums.size(), ", but the model has ", num_blocks, " blocks of ", kNormBlock,
+        " elements; a Norm must hold the sums of all units, over all ranks, in the layout's order");
   if (!is_on()) return true;
   float* const quanta = quanta_.mutable_data_ptr<float>();
   const double* sums = block_sums.data();

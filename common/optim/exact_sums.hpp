@@ -43,7 +43,7 @@ class ExactSums {
   at::Tensor round(const std::string& tensor, const at::Tensor& summand) const;
 
   // Once per step: the block sums of the summed gradient's norm. Returns false if the step must be
-  // computed again, with the quanta that are now set.
+  // computed again, with the quanta that are now set. CheckError for another number of sums.
   bool learn(const std::vector<double>& block_sums);
 
   // The quanta of each unit [blocks], as views, to save and to read from a checkpoint.

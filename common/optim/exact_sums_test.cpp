@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "common/core/check.hpp"
+#include "common/optim/norm.hpp"
 #include "common/testing/closeness.hpp"
 
 namespace ladder {
@@ -86,6 +87,21 @@ TEST(ExactSums, AGradientThatSomebodyElseHoldsIsNotChanged) {
   backward();  // without hooks again
   EXPECT_TRUE(bits_equal(a.grad(), of_a + of_a + before));
   EXPECT_THAT([&] { sums.round("t2", before); }, ::testing::Throws<CheckError>());
+}
+
+// A norm that was computed otherwise has none, or those of some ranks; a padded layout has more.
+TEST(ExactSums, AnotherNumberOfBlockSumsIsRefused) {
+  ExactSums sums(3);
+  sums.cover(plan_flat_layout({{"u", {{"t0", at::zeros({1500})}}}, {"v", {{"t1", at::zeros({1})}}}},
+                              /*multiple=*/2 * kNormBlock));
+  for (const std::size_t count : {0U, 1U, 3U, 5U}) {
+    EXPECT_THAT([&] { sums.learn(std::vector<double>(count, 1.0)); },
+                ::testing::ThrowsMessage<CheckError>(::testing::HasSubstr(
+                    concat("there are ", count, ", but the model has 4 blocks of 1024 elements"))));
+  }
+  EXPECT_FALSE(sums.learn({1, 1, 1, 0}));  // the first step, once more
+  EXPECT_TRUE(sums.learn({1, 1, 1, 0}));
+  EXPECT_TRUE(ExactSums().learn({}));  // off
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ void Examination::expect_takes_at_most(const std::string& who, std::int64_t most
 
 std::string Examination::begin(const std::string& what) {
   const std::string name = part_.empty() ? what : part_ + ", " + what;
-  if (!part_.empty()) prefix_ = name + ": ";
+  prefix_ = part_.empty() ? beginning_ : name + ": ";
   set_current_check(name);
   return name;
 }
@@ -166,6 +166,13 @@ void Examination::conclude() {
       [](const Lines& lines, const Lines& others) { return lines.size() < others.size(); });
   for (const std::string& line : *most)
     say(static_cast<std::size_t>(most - of_ranks.begin()), line);
+}
+
+std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, Communicator& comm) {
+  for (const Lines& lines : gather_lines(own, comm)) {
+    if (!lines.empty()) return lines;
+  }
+  return {};
 }
 
 std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,

@@ -70,6 +70,8 @@ class Examination {
     if (faults_.empty()) examine(what, part);
   }
 
+  // From here on, of an examination without parts.
+  void begin_faults_with(const std::string& text) { beginning_ = text; }
   // For use inside a check, on any rank.
   void fault(const std::string& what);
   template <class Value>
@@ -108,8 +110,13 @@ class Examination {
   std::vector<std::string> thrown_, disagreements_, found_;
   std::vector<std::string> faults_;
   bool says_only_first_ = false;
+  std::string beginning_;  // of every fault
   const std::string part_, file_;
 };
+
+// Of examinations by groups of some of the ranks, which may differ: what the first rank has found
+// whose group has found anything, on every rank. Collective over `comm`, the group of all.
+std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, Communicator& comm);
 
 // The faults of two parts that are judged separately. If only one part has any, the last line says
 // that the other is right.

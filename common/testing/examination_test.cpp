@@ -80,6 +80,21 @@ TEST_F(ExaminationTest, GivesTheLinesOfTheRankThatFoundMost) {
   EXPECT_EQ(examination_.faults()[0], of_rank(last_, "fault 0"));
 }
 
+// Here each rank is a group, and only the last one finds anything.
+TEST_F(ExaminationTest, WhatAGroupHasFoundIsSaidOnEveryRank) {
+  const std::unique_ptr<Communicator> group = comm_.split(rank_, 0);
+  Examination of_group(*group);
+  of_group.begin_faults_with("alone: ");
+  for (const int check : {1, 2}) {
+    of_group.examine("a check", [&](Communicator&) {
+      if (rank_ == last_) of_group.fault(concat("fault ", check));
+    });
+  }
+  EXPECT_THAT(faults_of_groups(of_group.faults(), comm_),
+              ElementsAre("alone: fault 1", "alone: fault 2"));
+  EXPECT_THAT(faults_of_groups({}, comm_), ::testing::IsEmpty());
+}
+
 TEST_F(ExaminationTest, SaysWhatToLookForIfOnlyRoundingDiffers) {
   const at::Tensor thirds = at::full({2}, 1.0F / 3);
   const at::Tensor sums = at::full({100}, 16.0, at::kBFloat16);

@@ -1,7 +1,11 @@
 #include "common/testing/judge_main.hpp"
 
 #include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string_view>
 
+#include "common/comm/launcher_environment.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
@@ -11,6 +15,26 @@
 
 namespace ladder {
 namespace {
+
+// What the answer cannot say in the judge's place: the word of a file, which is gone before the
+// answer runs.
+class Verdict {
+ public:
+  // Of rank 0; the others have none.
+  Verdict(int argc, char** argv) {
+    if (argc != 3 || std::string_view(argv[1]) != "--verdict" || launched_rank() != 0) return;
+    file_ = argv[2];
+    std::ifstream stream(file_);
+    word_.assign(std::istreambuf_iterator<char>(stream), {});
+    std::remove(file_.c_str());
+  }
+  void give(bool is_right) const {
+    if (!file_.empty()) std::ofstream(file_) << word_ << (is_right ? " right" : " wrong");
+  }
+
+ private:
+  std::string file_, word_;
+};
 
 void show(const std::vector<std::string>& faults, int num_ranks) {
   const char* const ranks = num_ranks == 1 ? "rank" : "ranks";
@@ -45,6 +69,9 @@ int judge() {
 }  // namespace
 }  // namespace ladder
 
-int main() {
-  return ladder::judge();
+int main(int argc, char** argv) {
+  const ladder::Verdict verdict(argc, argv);
+  const int code = ladder::judge();
+  verdict.give(code == ladder::kExitDone);
+  return code;
 }

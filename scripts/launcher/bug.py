@@ -1,11 +1,13 @@
 """./ladder bug: a game. Plants one of the mistakes of the exercises' .wrong files into a trainer, out of sight; the reader finds it."""
 
+import base64
 import dataclasses
 import functools
 import json
 import random
 import re
 import shutil
+import zlib
 from pathlib import Path
 
 from launcher.build import need_release
@@ -76,7 +78,7 @@ def plant(words: list[str]) -> int:
         need_release(kind_of(bug, kind), step)
         say("training with it and without, to see that it shows")
         if account(kind_of(bug, kind), step, ranks, HOME / "runs/bug") != right(ranks):
-            keep(STATE, bug)
+            keep_bug(bug)
             print(f"\na mistake is planted in the trainer of {step}; it shows on {ranks} rank{'s'[: ranks > 1]}.\n\n{TOOLS}", end="")
             return 0
     fail("eight mistakes were tried, and none of them showed in a short run: once more, please")
@@ -126,12 +128,34 @@ def commit() -> str:
     return output_of(["git", "-C", ROOT, "rev-parse", "HEAD"])
 
 
+# What a player is to find out.
+SECRETS = ("stub", "name", "reason", "change")
+
+
+def keep_bug(bug: dict) -> None:
+    """So that nobody who looks at the file reads the answer by chance."""
+    answer = json.dumps({key: bug[key] for key in SECRETS}).encode()
+    known = {key: value for key, value in bug.items() if key not in SECRETS}
+    keep(STATE, known | {"answer": base64.b85encode(zlib.compress(answer)).decode()})
+
+
+def revealed(kept: dict) -> dict:
+    """What keep_bug() has kept, with the answer."""
+    return kept | json.loads(zlib.decompress(base64.b85decode(kept["answer"])))
+
+
 def read_bug() -> dict | None:
-    bug = read_kept(STATE, None)
-    if bug and bug["commit"] != commit():
+    kept = read_kept(STATE, None)
+    if not kept:
+        return None
+    if kept["commit"] != commit():
         say("the bug was planted in another commit of this checkout, and is gone")
-        bug = STATE.unlink()
-    return bug
+        return STATE.unlink()
+    try:
+        return revealed(kept)
+    except (LookupError, ValueError, zlib.error):
+        say(f"{shown(STATE)} is damaged, and the bug is gone")
+        return STATE.unlink()
 
 
 def need_bug() -> dict:
@@ -140,9 +164,9 @@ def need_bug() -> dict:
 
 def train(words: list[str], is_right: bool = False) -> int:
     bug, kind = need_bug(), chosen_kind()
+    ranks, options = split_ranks("bug right" if is_right else "bug train", words, bug["ranks"])
     kind = kind if is_right else kind_of(bug, kind)
     need_release(kind, bug["step"])
-    ranks, options = split_ranks("bug train", words, bug["ranks"])
     return launch(ranks, [trainer_in(kind.build, bug["step"]), *SHORT, *options_of(bug["step"], ranks), *options]).code
 
 
@@ -156,12 +180,15 @@ def guess(words: list[str]) -> int:
         usage_error(f"there is no file {name} in this checkout")
     source = source_of(Path(bug["stub"]))
     # Of either file: the trainer's messages have the lines of the planted one.
+    planted = [ANSWERS / bug["step"] / source.name] if source in files else []
+    if not 1 <= int(line) <= max(len(file.read_text().splitlines()) for file in [*files, *planted]):
+        usage_error(f"{name} has no line {line}: that was no guess, and costs nothing")
     heads = " ".join(re.findall(r"^@@ .*", bug["change"], re.MULTILINE))
     hunks = [(int(first), int(first) + int(count or 1)) for first, count in re.findall(r"[-+](\d+)(?:,(\d+))?", heads)]
     if source in files and any(first <= int(line) < end for first, end in hunks):
         return end_game(bug, max(1, 10 - bug["guesses"] - 2 * bug["hints"]), "right")
     bug["guesses"] += 1
-    keep(STATE, bug)
+    keep_bug(bug)
     say(f"no, it is not there. Guesses so far: {bug['guesses']}")
     return 1
 
@@ -173,13 +200,13 @@ def end_game(bug: dict, points: int, verdict: str) -> int:
     return 0
 
 
-def hint(words: list[str]) -> int:
+def hint(_: list[str]) -> int:
     bug = need_bug()
     functions = bug["change"].partition("\n---")[0].splitlines()
     hints = [f"the judge's words, or a part of them: … {bug['reason']} … (./ladder exercise {bug['step']} shows what it looks at)",
              f"the file is {shown(source_of(Path(bug['stub'])))}", f"it is in {' and in '.join(functions)}"]  # fmt: skip
     bug["hints"] = min(bug["hints"] + 1, len(hints))
-    keep(STATE, bug)
+    keep_bug(bug)
     print("\n".join(f"hint {i + 1}: {text}" for i, text in enumerate(hints[: bug["hints"]])))
     return 0
 
@@ -193,10 +220,13 @@ def show_score(_: list[str]) -> int:
 
 WORDS = {"train": train, "right": lambda words: train(words, is_right=True), "guess": guess, "hint": hint,
          "show": lambda _: end_game(need_bug(), 0, "it was"), "score": show_score}  # fmt: skip
+ALONE = ("hint", "show", "score")
 
 
 def run(words: list[str]) -> int:
     if words[:1] in (["--help"], ["-h"]):
         print(PLANTS + TOOLS, end="")
         return 0
+    if words[:1] and words[0] in ALONE and words[1:]:
+        usage_error(f"'{words[1]}' is too much: ./ladder bug {words[0]} takes no more words")
     return WORDS[words[0]](words[1:]) if words and words[0] in WORDS else plant(words)

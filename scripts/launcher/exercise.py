@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from launcher.checkout import EXERCISES, ROOT, Kind, chosen_kind, shown
 from launcher.console import Parser, count_from, fail, say, usage_error
 from launcher.launch import launch, mpirun
 from launcher.logs import Log, log_path
-from launcher.processes import call
+from launcher.processes import call, output_of
 from launcher.rungs import read_rungs
 from launcher.steps import read_steps, resolve_step, step_names, trainer_in
 
@@ -72,6 +73,10 @@ class Exercise:
         times = [TIME.search(text).groups() for text in self.lesson_texts()]
         return sum((AMOUNTS.get(amount) or int(amount)) / (60 if unit == "minute" else 1) + (0.5 if half or later_half else 0)
                    for amount, half, unit, later_half in times)  # fmt: skip
+
+    def has_threads(self):
+        """Whether the judge's ranks are threads of one process."""
+        return "run_as_threads(" in (ROOT / self.folder / "checks.cpp").read_text()
 
     def state(self):
         """What the learner has made of it: "open", "begun", "passed", or "changed" since it passed."""
@@ -141,13 +146,17 @@ def run(words):
         prepare_release(kind)
         show_cmake_the_answers(kind)
         need_built(kind.folder, f"{exercise.name}_judge")
+    code = 0
+    for text in shared_statics(exercise, kind) if exercise.has_threads() else []:
+        say(text)
+        code = 1
     for ranks in exercise.ranks():
-        end = launch(ranks, [kind.build / exercise.judge])
-        if end.was_stopped:
-            return 130
-        if end.code:
-            say(f"not yet: edit {shown(exercise.mine)}/ and run ./ladder exercise {exercise.name} again (--hint 1 to 3 helps)")
-            return 1
+        code = code or judge(kind.build / exercise.judge, ranks)
+    if code == 130:
+        return code
+    if code:
+        say(f"not yet: edit {shown(exercise.mine)}/ and run ./ladder exercise {exercise.name} again (--hint 1 to 3 helps)")
+        return 1
     exercise.passed.write_text(exercise.fingerprint())
     say(f"passed: your {exercise.name} passes all checks")
     train = ""
@@ -156,6 +165,56 @@ def run(words):
         train = f"train with it, ./ladder train {exercise.trainer} --mine; "
     say(f"now {train}compare it with the solution (in {exercise.lesson}, under \"Exercise\"); then 'Go further' there")
     return show_ladder()
+
+
+def judge(program: Path, ranks: int) -> int:
+    """0 if the judge itself says that the answer is right, 130 after a signal, else 1.
+
+    An answer may end the judge's program, with any code, or print what the judge prints. So the
+    verdict begins with a word that only the judge knows: it takes it out of a file before the
+    answer runs."""
+    word = secrets.token_hex(16)
+    with tempfile.TemporaryDirectory(prefix="ladder-judge-") as folder:
+        (verdict := Path(folder, "verdict")).write_text(word)
+        end = launch(ranks, [program, "--verdict", verdict])
+        said = verdict.read_text() if verdict.exists() else ""
+    if end.was_stopped:
+        return 130
+    if said not in (f"{word} right", f"{word} wrong"):
+        say("the judge has not come to its verdict. If nothing above says why, your code has ended "
+            "the program, by exit() for example")  # fmt: skip
+    return int(end.code != 0 or said != f"{word} right")
+
+
+# A line of objdump: a variable that can be written to, and that all threads share.
+SHARED = re.compile(
+    r"^\S+ .{6}O \.(?:bss|data)(?!\.rel\.ro)\S*\s+\S+\s+(?:\.hidden )?(?:.*::)?(\w+)[^:]*$",
+    re.MULTILINE,
+)
+
+
+def shared_names(symbols: str, text: str) -> list[str]:
+    """Of what objdump prints, those that this source defines, and not as const: that is written to
+    once, by whoever comes first, and the others would write the same."""
+    own = re.findall(r"\w+", re.sub(r"\bconst\b[^;{}()]*", "", text))
+    return sorted(set(SHARED.findall(symbols)) & set(own))
+
+
+def shared_statics(exercise: Exercise, kind: Kind) -> list[str]:
+    """What is wrong with an answer that keeps something where all ranks share it if ranks are
+    threads: a verdict would depend on which of them comes first."""
+    found = []
+    objects = (kind.build / exercise.judge).parent / "CMakeFiles" / f"{exercise.name}_judge.dir"
+    for file in filter(Path.exists, exercise.files()):
+        for built in objects.rglob(f"{file.name}.o"):
+            names = shared_names(output_of(["objdump", "-tC", built]), file.read_text())
+            found += [
+                f"'{name}' in {shown(file)} is static, or outside of all functions. This judge's "
+                "ranks are threads, which would share it, and no verdict would be sure: make it "
+                "local, or thread_local"
+                for name in names
+            ]
+    return found
 
 
 def show_ladder():

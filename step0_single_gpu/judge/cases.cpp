@@ -66,9 +66,11 @@ const std::vector<Case>& cases() {
          options.optimizer.weight_decay = 0.1;
          options.seed = 7;
        }},
-      {"a checkpoint in the middle, from which it goes on",
+      // Exact sums go on from the block sums of the gradient's norm.
+      {"exact sums, and a checkpoint in the middle, from which it goes on",
        [](TrainOptions& options) {
          options.num_steps = 4;
+         options.gradient_sum = SumMode::kExact;
          options.data.num_microbatches = 2;
          options.output.save_every = 2;
        },

@@ -1,7 +1,13 @@
 // Judges a sharded optimizer: the trainer shows what is summed, updated, held and sent; these checks
-// show what holds nobody up, that frozen parameters stay as they are, and that slices may be long.
+// show what holds nobody up, that frozen parameters stay as they are, that slices may be long, and
+// that all is of the communicator's ranks, which may be some of the processes in another order.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -31,9 +37,30 @@ class LastOfThree final : public ForwardingCommunicator {
   Operation last;
 };
 
+// The others are gone.
+class Forsaken final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  WorkPtr start(const Operation& /*operation*/) override { throw CheckError("rank 1 is gone"); }
+};
+
 class Checks : public Examination {
  public:
   using Examination::Examination;
+
+  void passes_errors_on(LockstepCommunicator& comm) {
+    Forsaken forsaken(comm);
+    HostileModel model(comm.size());
+    const ShardPlan plan = plan_shards(model.flat.layout(), comm.size(), comm.rank());
+    const auto throws = [&](const std::string& what, const std::function<void()>& call) {
+      expect_error(what + ", when another rank is gone,", {"rank 1 is gone"}, call);
+    };
+    throws("start_reduce_scatter()",
+           [&] { start_reduce_scatter(forsaken, model.grads.flat())->wait(); });
+    throws("sharded_norm()",
+           [&] { sharded_norm(plan.slices_of_full(model.grads.flat()), forsaken); });
+    throws("all_gather_parameters()", [&] { all_gather_parameters(model.flat, forsaken); });
+  }
 
   void starts_without_waiting(RecordingCommunicator& comm) {
     comm.set_network(Network::kSlow);
@@ -47,6 +74,16 @@ class Checks : public Examination {
         comm.recording().num_waited_for, 0);
     work->wait();
     expect("a unit after its reduction, of which only the own slice is to change,", unit, wanted);
+  }
+
+  // A rank whose gradients vanish adds them all the same: the others wait for it.
+  void scatters_zeros(LockstepCommunicator& comm) {
+    const std::int64_t numel = 8;
+    const at::Tensor unit = at::full({comm.size() * numel}, comm.rank() == 0 ? 0 : 1, at::kFloat);
+    const at::Tensor wanted = unit.clone();
+    wanted.narrow(0, comm.rank() * numel, numel).fill_(comm.size() - 1);
+    start_reduce_scatter(comm, unit)->wait();
+    expect("a unit after its reduction, of which rank 0 has zeros,", unit, wanted);
   }
 
   // On the meta device, where elements take no memory.
@@ -68,12 +105,15 @@ class Checks : public Examination {
     model.backward();
     const ShardPlan plan = plan_shards(model.flat.layout(), comm.size(), comm.rank());
     const std::vector<at::Tensor> slices = plan.slices_of_full(model.grads.flat());
-    double norm = 0;
+    Norm norm = 0.0;
     expect_takes_at_most("sharded_norm()", 16 * (plan.layout.numel / kNormBlock) + 8192,
                          "is there a copy of the slices?",
                          [&] { norm = sharded_norm(slices, comm); });
-    expect("the norm of gradients in units of very different length", norm,
-           flat_norm(plan.layout, model.grads.flat()).value);
+    const Norm wanted = flat_norm(plan.layout, model.grads.flat());
+    expect("the norm of gradients in units of very different length", norm.value, wanted.value);
+    expect("the number of its block sums", norm.block_sums.size(), wanted.block_sums.size());
+    if (norm.block_sums != wanted.block_sums)
+      fault("its block sums are not those of one process, unit by unit");
   }
 
   // A step, against that of one process.
@@ -108,12 +148,21 @@ class Checks : public Examination {
 std::vector<std::string> judge_linked(Communicator& comm) {
   Judge judge({.trainer = step5::trainer()}, comm);
   if (!judge.all_cases_are_right()) return judge.faults();
-  step5::Checks checks(comm);
+  const std::unique_ptr<Communicator> half = comm.split(comm.rank() % 2, -comm.rank());
+  step5::Checks checks(comm), of_half(*half);
   checks.examine("start_reduce_scatter()", &step5::Checks::starts_without_waiting);
+  checks.examine("start_reduce_scatter() of zeros", &step5::Checks::scatters_zeros);
   checks.examine("start_reduce_scatter() of a long unit", &step5::Checks::scatters_long_units);
   checks.examine("sharded_norm()", &step5::Checks::takes_the_norm_without_a_copy);
   checks.examine("frozen parameters", &step5::Checks::leaves_the_frozen_alone);
-  return checks.faults();
+  checks.examine("errors of the communicator", &step5::Checks::passes_errors_on);
+  if (!checks.faults().empty()) return checks.faults();
+  const std::string in_half = "in a group of every second rank, in reverse order";
+  of_half.begin_faults_with(in_half + ": ");
+  of_half.examine(in_half, &step5::Checks::starts_without_waiting);
+  of_half.examine(in_half, &step5::Checks::takes_the_norm_without_a_copy);
+  of_half.examine(in_half, &step5::Checks::leaves_the_frozen_alone);
+  return faults_of_groups(of_half.faults(), comm);
 }
 
 }  // namespace ladder

@@ -90,6 +90,20 @@ class Checks : public ArmAndWaitChecks<Model> {
         });
   }
 
+  // More than 8 bits can count. Without the other ranks, whose sums would take long: what is added is
+  // this rank's own.
+  void sends_many(const std::string& what, std::int64_t num_microbatches) {
+    examine(what, [&](Communicator& comm) {
+      RankAlone alone(comm);
+      Model model(alone);
+      model.arm(num_microbatches);
+      for (std::int64_t i = 0; i < num_microbatches; ++i) model.backward(kForward);
+      model.wait();
+      expect_shard("the gradient shard, which was 1 everywhere,", model,
+                   static_cast<int>(num_microbatches));
+    });
+  }
+
   void keeps_sharders_apart() {
     keeps_apart("two sharders in turn", kForward, std::size_t{2 * 2 * kNumUnits},
                 [this](const std::string& whose, const Model& model) {
@@ -135,13 +149,20 @@ std::vector<std::string> check(Communicator& comm) {
   checks.sends_one_at_a_time("gradients that are ready in another order than the plan's", kMixed);
   checks.sends_one_at_a_time("gradients that are ready in another order on every second rank",
                              comm.rank() % 2 == 0 ? kMixed : kForward);
+  checks.sends_many("130 microbatches", 130);
   checks.keeps_sharders_apart();
   checks.holds_two_units("memory on a slow network", Network::kSlow);
   checks.holds_two_units("memory on a network that delivers at once", Network::kInstant);
   checks.ignores_backwards_that_nobody_armed("reduce_scatters", kForward);
   checks.refuses_missing_gradients(kForward, "head.shift", kIncomplete, "block.bias");
   checks.refuses_wrong_counts(kForward);
-  return checks.faults();
+  if (!checks.faults().empty()) return checks.faults();
+  const std::unique_ptr<Communicator> half = comm.split(comm.rank() % 2, -comm.rank());
+  Checks of_half(*half);
+  const std::string in_half = "in a group of every second rank, in reverse order";
+  of_half.begin_faults_with(in_half + ": ");
+  of_half.sends_one_at_a_time(in_half, kForward);
+  return faults_of_groups(of_half.faults(), comm);
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 // They come first, because a trainer that reads memory that is gone would crash without a word.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/repeat_interleave.h>
 
 #include <algorithm>
 #include <functional>
@@ -104,12 +106,26 @@ class UnitChecks : public Examination {
     check_state("start_unshard(1), twice,", "( unit1 ), 1 gathers, 1 on their way", numel);
     for (int time = 0; time < 2; ++time) sharded.unshard(1);
     check_state("unshard(1), twice,", "( unit1 ), 1 gathers, 0 on their way", numel);
+    sharded.start_unshard(1);
+    check_state("start_unshard(1) of what is whole", "( unit1 ), 1 gathers, 0 on their way", numel);
     expect("after unshard(1) 'unit1.weight', of which each rank's slice is 3,", saved,
            at::full_like(saved, 3));
     sharded.reshard(1);
     sharded.start_unshard(1);
     sharded.reshard(1);
     check_state("reshard(1) of a unit on its way", "( ), 2 gathers, 0 on their way", 0);
+    sharded.reshard(1);
+    check_state("reshard(1), twice,", "( ), 2 gathers, 0 on their way", 0);
+    // Rank 0 has nothing but zeros, which the others want to know.
+    sharded.param_shard().fill_(comm.rank());
+    sharded.unshard(2);
+    const at::Tensor wanted =
+        at::arange(comm.size()).repeat_interleave(plan_.slices[2].numel).to(at::kFloat);
+    const at::Tensor& whole = sharded.leaves()[2].tensor;
+    expect("after unshard(2) 'unit2.weight', of which rank r's slice is r,", whole.detach(),
+           wanted.narrow(0, 0, whole.numel()));
+    sharded.reshard_all();
+    check_state("reshard_all()", "( ), 3 gathers, 0 on their way", 0);
   }
 
   void refuses_strangers(LockstepCommunicator& comm) {
@@ -331,6 +347,12 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   units.examine("units", &step7::UnitChecks::come_and_go);
   units.examine("add()", &step7::UnitChecks::refuses_strangers);
   if (!units.faults().empty()) return units.faults();
+  const std::unique_ptr<Communicator> half = comm.split(comm.rank() % 2, -comm.rank());
+  step7::UnitChecks of_half(*half);
+  of_half.examine("units in a group of every second rank, in reverse order",
+                  &step7::UnitChecks::come_and_go);
+  const std::vector<std::string> of_halves = faults_of_groups(of_half.faults(), comm);
+  if (!of_halves.empty()) return of_halves;
   Judge judge(
       {.trainer = step7::trainer(),
        .sums_each_microbatch = true,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/draw.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
 #include "common/train/report/console.hpp"
@@ -37,6 +38,13 @@ class PlanChecks : public Examination {
     for (int p = 1; p <= 5; ++p)
       for (std::int64_t m = 1; m <= 9; ++m) expect_costs(Schedule::k1f1b, p, m);
     expect_costs(Schedule::k1f1b, 16, 24);
+    expect_costs(Schedule::k1f1b, 3, 300);
+    expect_costs(Schedule::k1f1b, 40, 60);
+    Draw draw(comm_);
+    const auto p = static_cast<int>(draw.number(6, 30));
+    const std::int64_t m = draw.number(30, 150);
+    if (!is_over_) draw.announce(concat("1f1b with ", p, " stages and ", m, " microbatches"));
+    expect_costs(Schedule::k1f1b, p, m);
   }
 
   // They are made from the same parts.
@@ -47,6 +55,18 @@ class PlanChecks : public Examination {
     if (is_over_) return;
     const std::string wrong = what_is_wrong_with(plan_forwards(3, 4, 2));
     if (!wrong.empty()) fault("forwards only: " + wrong);
+  }
+
+  void refuses_what_cannot_be_planned() {
+    const auto refuses = [&](const std::string& what, Schedule schedule, int p, std::int64_t m,
+                             int v) {
+      expect_error("plan_pipeline() for " + what, {}, [&] { plan_pipeline(schedule, p, m, v); });
+    };
+    refuses("no stages", Schedule::k1f1b, 0, 4, 1);
+    refuses("no microbatches", Schedule::k1f1b, 2, 0, 1);
+    refuses("no chunks", Schedule::kInterleaved, 2, 4, 0);
+    refuses("two chunks per stage of 1f1b", Schedule::k1f1b, 2, 4, 2);
+    refuses("two chunks on a single stage", Schedule::kInterleaved, 1, 4, 2);
   }
 
  private:
@@ -163,6 +183,7 @@ std::vector<std::string> faults_of_plan(Communicator& comm) {
   checks.examine("the plans", &PlanChecks::computes_in_this_order);
   checks.examine("the plans", &PlanChecks::costs_what_it_should);
   checks.examine("the plans", &PlanChecks::leaves_the_others_right);
+  checks.examine("wrong counts", &PlanChecks::refuses_what_cannot_be_planned);
   return checks.faults();
 }
 
@@ -174,6 +195,8 @@ std::vector<std::string> faults_of_runner(Communicator& comm, bool is_plan_right
   checks.adds_the_right_gradients({.schedule = Schedule::kGpipe, .num_microbatches = 4});
   checks.adds_the_right_gradients({.num_microbatches = 5, .flush_size = 3});
   checks.memory_does_not_grow();
+  checks.adds_the_right_gradients({.num_microbatches = 130});
+  checks.adds_the_right_gradients({.num_microbatches = 3, .has_targets = false});
   if (p > 1) {
     checks.adds_the_right_gradients(
         {.schedule = Schedule::kInterleaved, .num_microbatches = 2 * p, .chunks_per_stage = 2});

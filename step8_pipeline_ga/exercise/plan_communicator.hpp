@@ -1,7 +1,7 @@
 // For the judge: messages as the plan has them, and no others.
 //
-// A runner that starts another message than the plan's next one, or sends a tensor of another
-// shape, gets a CheckError. Whatever goes wrong on a rank, play_the_rest() sends and receives what
+// A runner that starts another message than the plan's next one, sends a tensor of another shape, or
+// starts a send while two earlier ones have not left, gets a CheckError. Whatever goes wrong on a rank, play_the_rest() sends and receives what
 // the plan still has, NaN instead of numbers: so the other ranks come to an end, and nobody waits
 // forever.
 //
@@ -53,6 +53,7 @@ class PlanCommunicator final : public LockstepCommunicator {
   }
   void play_the_rest() {
     on_message = {};
+    most_sends_ = messages_.size();
     std::vector<WorkPtr> works;
     while (next_ < messages_.size()) {
       const PlannedMessage& message = messages_[next_];
@@ -63,13 +64,16 @@ class PlanCommunicator final : public LockstepCommunicator {
               : recv(at::empty(message.shape, message.type), message.peer, 0));
     }
     for (const WorkPtr& work : works) work->wait();
-    for (const std::shared_ptr<Work>& work : std::exchange(*on_their_way_, {})) work->wait();
+    for (Works* const kept : {on_their_way_.get(), sends_.get()}) {
+      for (const std::shared_ptr<Work>& work : std::exchange(*kept, {})) work->wait();
+    }
   }
 
   WorkPtr start(const Operation& operation) override {
     if (!operation.is_message()) return LockstepCommunicator::start(operation);
     begin(operation);
-    return std::make_unique<KeptWork>(inner_.start(operation), on_their_way_);
+    auto& works = operation.kind == CommOp::kSend ? sends_ : on_their_way_;
+    return std::make_unique<KeptWork>(inner_.start(operation), works);
   }
 
  private:
@@ -80,7 +84,11 @@ class PlanCommunicator final : public LockstepCommunicator {
         : inner(std::move(the_inner)), works(std::move(the_works)) {
       works->push_back(inner);
     }
-    bool test() override { return inner->test(); }
+    bool test() override {
+      const bool is_done = inner->test();
+      if (is_done) std::erase(*works, inner);
+      return is_done;
+    }
     void wait() override {
       inner->wait();
       std::erase(*works, inner);
@@ -109,6 +117,10 @@ class PlanCommunicator final : public LockstepCommunicator {
     check(
         tensor.scalar_type() == message.type, "'", [&] { return words(message); }, "' is in ",
         tensor.scalar_type(), ", not ", message.type);
+    check(
+        !is_send || sends_->size() < most_sends_, "the runner starts '",
+        [&] { return words(message); }, "' while ", most_sends_,
+        " earlier sends have not left: each holds the memory of its tensor");
     if (on_message) on_message(message, tensor);
     ++next_;
     if (is_send) last_sent_ = tensor.storage().getWeakStorageImpl();
@@ -121,7 +133,9 @@ class PlanCommunicator final : public LockstepCommunicator {
   std::vector<PlannedMessage> messages_;
   std::size_t next_ = 0;
   c10::weak_intrusive_ptr<c10::StorageImpl> last_sent_ = c10::Storage().getWeakStorageImpl();
-  std::shared_ptr<Works> on_their_way_ = std::make_shared<Works>();
+  std::size_t most_sends_ = 2;
+  std::shared_ptr<Works> on_their_way_ = std::make_shared<Works>();  // receives
+  std::shared_ptr<Works> sends_ = std::make_shared<Works>();
 };
 
 }  // namespace ladder::step8

@@ -27,8 +27,9 @@ class RunnerChecks : public Examination {
     std::int64_t num_microbatches = 1;
     std::int64_t flush_size = 0;  // 0: all of them
     int chunks_per_stage = 1;
-    double loss_scale = 1;  // another one: in fp16
-    bool is_heard = true;   // has an on_weight_gradient
+    double loss_scale = 1;    // another one: in fp16
+    bool is_heard = true;     // has an on_weight_gradient
+    bool has_targets = true;  // or nothing but padding
   };
 
   // Microbatches of unequal shapes, in flushes; the last flush has what is left.
@@ -36,11 +37,12 @@ class RunnerChecks : public Examination {
     begin(wanted);
     examine<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
       JudgedPipeline model(comm.size(), comm.size() * run_.chunks_per_stage, type());
-      const Microbatches batch = make_batch(run_.num_microbatches, /*is_unequal=*/true);
+      const Microbatches batch =
+          make_batch(run_.num_microbatches, /*is_unequal=*/true, run_.has_targets);
       const Planner planner = planner_of(comm.size());
       const StageScript script(planner, comm.rank(), batch, run_.flush_size, type());
-      const auto gradients =
-          model.gradients(batch, static_cast<double>(batch.num_targets()), run_.loss_scale);
+      const auto mean_over = static_cast<double>(std::max<std::int64_t>(batch.num_targets(), 1));
+      const auto gradients = model.gradients(batch, mean_over, run_.loss_scale);
       ActivationWatch watch(script.computations(), [&](const std::string& what) { fault(what); });
       watch.watch(model);
       const std::vector<NamedTensor> leaves = model.leaves_of(comm.rank());
@@ -159,10 +161,15 @@ class RunnerChecks : public Examination {
     };
   }
   at::ScalarType type() const { return run_.loss_scale == 1 ? at::kFloat : at::kHalf; }
-  static Microbatches make_batch(std::int64_t num_microbatches, bool is_unequal) {
+  static Microbatches make_batch(std::int64_t num_microbatches, bool is_unequal,
+                                 bool has_targets = true) {
     std::vector<Microbatch> list;
-    for (std::int64_t j = 0; j < num_microbatches; ++j)
+    for (std::int64_t j = 0; j < num_microbatches; ++j) {
       list.push_back(JudgedPipeline::microbatch(j, is_unequal));
+      if (has_targets) continue;
+      list.back().targets.fill_(kIgnoredTarget);
+      list.back().num_targets = 0;
+    }
     return Microbatches(std::move(list));
   }
 
@@ -199,7 +206,8 @@ class RunnerChecks : public Examination {
   std::string run_name() const {
     return concat(to_string(run_.schedule), " with ", run_.num_microbatches, " microbatches",
                   run_.loss_scale == 1 ? "" : concat(" in fp16, the loss times ", run_.loss_scale),
-                  run_.is_heard ? "" : ", without an on_weight_gradient");
+                  run_.is_heard ? "" : ", without an on_weight_gradient",
+                  run_.has_targets ? "" : " that are all padding");
   }
 
   void expect_sums(const JudgedPipeline& model, const std::vector<NamedTensor>& leaves,

@@ -26,6 +26,7 @@ struct JudgedRun {
   bool resumes = false;              // from that checkpoint, as a new process does
   bool measures = false;             // memory
   bool has_nan = false;              // in the parameters, while the average is in flight
+  bool rests = false;                // worker 0 learns nothing
   at::ScalarType type = at::kFloat;  // of the worker's parameters
 };
 
@@ -54,7 +55,7 @@ class DilocoChecks : public Examination {
         : model(global.layout(),
                 global.params().to(run.type, /*non_blocking=*/false, /*copy=*/true)),
           averager(comm, run.failures),
-          wanted(comm.size(), options_of(run), run.type, run.has_nan) {}
+          wanted(comm.size(), options_of(run), run.type, run.has_nan, run.rests) {}
 
     FlatModel global{WantedWorkers::model()}, model;
     RecordingAverager averager;

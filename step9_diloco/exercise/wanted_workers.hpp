@@ -43,10 +43,12 @@ class WantedWorkers {
   }
 
   // The workers' parameters have this type, the global ones are fp32. `has_nan`: some parameters
-  // stay at −0, and are NaN while the average is in flight.
-  WantedWorkers(int num_workers, const DilocoOptions& options, at::ScalarType type, bool has_nan)
+  // stay at −0, and are NaN while the average is in flight. `rests`: worker 0 learns nothing.
+  WantedWorkers(int num_workers, const DilocoOptions& options, at::ScalarType type, bool has_nan,
+                bool rests)
       : options_(options),
         has_nan_(has_nan),
+        rests_(rests),
         global_(start_of(kNumel)),
         velocity_(at::zeros({kNumel})) {
     for (int w = 0; w < num_workers; ++w) params_.push_back(start_of(kNumel).to(type));
@@ -58,6 +60,7 @@ class WantedWorkers {
     for (int w = 0; w < num_workers(); ++w) learn(params(w), w);
   }
   void learn(const at::Tensor& params, int worker) const {
+    if (rests_ && worker == 0) return;
     if (options_.alpha == 1) {
       params.sub_(values_of(worker, kNumel, at::kFloat, static_cast<std::uint64_t>(time_)));
       params.slice(0, 0, kNumel, /*step=*/16).fill_(-0.0);
@@ -118,7 +121,7 @@ class WantedWorkers {
   int num_workers() const { return static_cast<int>(params_.size()); }
 
   DilocoOptions options_;
-  bool has_nan_;
+  bool has_nan_, rests_;
   std::vector<at::Tensor> params_, pseudogradients_;  // by worker
   at::Tensor global_, velocity_, average_;
   std::int64_t time_ = 0, outer_steps_ = 0;
