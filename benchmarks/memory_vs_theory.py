@@ -113,7 +113,14 @@ def svg(rows):
             for at, row in zip(range(x, end, apart), group):
                 drawn += bars(row, at, panel)
             x = end + GROUP_GAP
-    return page(width, panel.y + HEIGHT + 48, "Bytes of model state per parameter, held between steps by the fullest rank", drawn, STYLE)
+    title = "Bytes of model state per parameter, held between steps by the fullest rank"
+    return page(width, panel.y + HEIGHT + 48, title, drawn, STYLE, "; ".join(map(described, rows)))
+
+
+def described(row):
+    held, plain = (row.get(kind, 0) / row["num_parameters"] for kind in ("held", "held_fp32_theory"))
+    said = f"{row['stage'].split('_')[0]}, ranks: {row['ranks']}, bytes: {held:.1f}"
+    return said + (f", {plain:.1f} in fp32" if plain else "")
 
 
 def bars(row, x, panel):
@@ -208,7 +215,7 @@ def self_test_of_16_bits(row):
     for kind, tag in (("held_fp32_theory", 'y="{:.1f}" width="14"'), ("held_16_bit_gradients_theory", ' {:.1f}h40" class="paper"')):
         assert tag.format(floor - both[kind] / 100 * HEIGHT / 16) in drawn, kind
     assert svg([both | {"held_16_bit_gradients_theory": 1440}]).count('class="paper"') == 1  # gradients are 16 bit already
-    assert ">14.4</text>" in drawn, drawn
+    assert ">14.4</text>" in drawn and "bytes: 14.4, 13.0 in fp32" in drawn, drawn
 
 
 def main():

@@ -3,7 +3,7 @@
 from html import escape
 
 from launcher.figures import page, swatches
-from read_trace import ranks_of
+from read_trace import account, ranks_of
 
 
 WIDTH, LEFT, RIGHT = 1000, 130, 965  # of the picture, and of the time line in it
@@ -47,12 +47,14 @@ def median_step(trace):
 
 
 class Drawing:
-    def __init__(self, begin, end):
-        self.begin, self.scale = begin, (RIGHT - LEFT) / (end - begin)
+    def __init__(self, begin, end, length):
+        """The axis is so long, and what is drawn ends at `end`."""
+        self.begin, self.scale = begin, (RIGHT - LEFT) / length
+        self.right = LEFT + (end - begin) * self.scale
         self.shapes = []
 
     def x(self, time):
-        return min(max(LEFT + (time - self.begin) * self.scale, LEFT), RIGHT)
+        return min(max(LEFT + (time - self.begin) * self.scale, LEFT), self.right)
 
     def widest_gap(self, one, holes):
         """The widest part of the slice that these slices leave free, from left to right."""
@@ -152,7 +154,8 @@ def draw_memory(drawing, rank, begin, end, y, most):
     below = [y + MEMORY_ROW] * len(held)
     for category, colour in MEMORY.items():
         above = [base - of.get(category, 0) * MEMORY_ROW / most for base, (_, of) in zip(below, held)]
-        path = f"M{LEFT} {below[0]:.1f}" + "".join(f"H{x}V{top:.1f}" for (x, _), top in zip(held, above)) + f"H{RIGHT}"
+        path = f"M{LEFT} {below[0]:.1f}" + "".join(f"H{x}V{top:.1f}" for (x, _), top in zip(held, above))
+        path += f"H{drawing.right:.0f}"
         path += "".join(f"V{base:.1f}H{x}" for (x, _), base in reversed([*zip(held, below)])) + "z"
         if above != below:
             drawing.shapes.append(f'<path d="{path}" fill="{colour}"/>')
@@ -181,11 +184,30 @@ def draw_legend(drawing, trace, y, units):
     return height
 
 
-def draw(trace, number):
-    """The step with this number, on all ranks."""
+def bounds(trace, number):
+    """When the step with this number begins and ends, on all ranks together."""
     spans = [rank.step(number) for rank in trace.ranks]
-    begin, end = min(span.begin for span in spans), max(span.end for span in spans)
-    drawing, y, places, units = Drawing(begin, end), 74, [], units_of(trace)
+    return min(span.begin for span in spans), max(span.end for span in spans)
+
+
+def described(trace, number):
+    """The numbers of the drawing, for those who cannot see it and for scripts/check_figures."""
+    parts = []
+    for index, rank in enumerate(trace.ranks):
+        own = account(rank, [number])
+        shares = {"step": 1, "computing": 1 - own.waiting, "waiting": own.waiting}
+        shares["in flight"] = own.in_flight
+        said = [f"{what} {part * own.step_us / 1000:.1f} ms" for what, part in shares.items()]
+        said += [] if own.hidden is None else [f"hidden {100 * own.hidden:.1f}% of it"]
+        parts.append(f"rank {index}: {', '.join(said)}")
+    return f"{ABOUT} {'; '.join(parts)}"
+
+
+def draw(trace, number, least_us=0):
+    """The step with this number, on all ranks. Its axis is at least so long."""
+    begin, end = bounds(trace, number)
+    length = max(end - begin, least_us)
+    drawing, y, places, units = Drawing(begin, end, length), 74, [], units_of(trace)
     most = max(most_held(rank, begin, end) for rank in trace.ranks)
     for index, rank in enumerate(trace.ranks):
         drawing.text(28, y, f"rank {index}", "strong")
@@ -201,9 +223,9 @@ def draw(trace, number):
             drawing.text(28, y + 22, f"≤ {own / 1e6:.1f} MB")
             y += MEMORY_ROW + 8
     draw_messages(drawing, trace, begin, end, places)
-    ticks, step = [], round_step((end - begin) / 1000)
-    for ms in range(0, int((end - begin) / 1000) + 1, step):
-        x = drawing.x(begin + 1000 * ms)
+    ticks, step = [], round_step(length / 1000)
+    for ms in range(0, int(length / 1000) + 1, step):
+        x = LEFT + 1000 * ms * drawing.scale
         ticks.append(f"M{x:.1f} {y - 14}v8")
         drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
     drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
@@ -212,4 +234,6 @@ def draw(trace, number):
     tip = '<path d="M0 0.8L9 5L0 9.2z" fill="#b4690e"/>'
     tip = f'<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">{tip}</marker>'
     drawing.text(28, 34, title, "strong")
-    return page(WIDTH, height, escape(title), [f"<defs>{tip}</defs>", *drawing.shapes], STYLE, ABOUT, f'width="{WIDTH}" height="{height}" ')
+    size = f'width="{WIDTH}" height="{height}" '
+    shapes = [f"<defs>{tip}</defs>", *drawing.shapes]
+    return page(WIDTH, height, escape(title), shapes, STYLE, described(trace, number), size)

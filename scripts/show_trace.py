@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Says what each rank of a traced run did with its time, and draws a step.
 
-    scripts/show_trace.py FILE [--step N] [--svg OUT.svg]      ./ladder trace is short for it
+    scripts/show_trace.py FILE [--step N] [--svg OUT.svg] [--beside OTHER]      ./ladder trace is short for it
     scripts/show_trace.py --self-test                          summarizes and draws traces of known content
 
 Shares are of the time from the begin of the first step to the end of the last; the first step of several, which warms up, is
@@ -19,11 +19,12 @@ Exit code 1 if FILE is no trace. Standard library only.
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
 
-from draw_trace import draw, median_step
+from draw_trace import bounds, draw, median_step
 from launcher.console import SelfTest, new_file
 from launcher.tables import table
 from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
@@ -59,6 +60,14 @@ def summary(trace):
     return said
 
 
+def length_us(trace):
+    """Of the step that is drawn if none is named."""
+    if not trace.ranks[0].named("step"):
+        raise ValueError("--beside: that trace has no step")
+    begin, end = bounds(trace, median_step(trace))
+    return end - begin
+
+
 # ---- traces of known content -------------------------------------------------------------------------------------------
 
 
@@ -91,9 +100,14 @@ def self_test():
         found = (own.step_us, own.waiting, own.in_flight, own.hidden, own.sent_bytes, own.waited_for, bubbles(trace, [2]))
         assert found == (100, 0.2, 0.4, 0.5, 2048, {"all_reduce (bucket)": 20}, [0, 0]), found
         drawing = draw(trace, 2)
-        lacking = [text for text in ("rank 1", "forward", "bucket 3", "wait", "2.5 MB", "#ee6677") if text not in drawing]
+        wanted = "rank 1, forward, bucket 3, wait, 2.5 MB, #ee6677, rank 0: step 0.1 ms, hidden 50.0% of it"
+        lacking = [text for text in wanted.split(", ") if text not in drawing]
         assert not lacking, f"the drawing lacks {lacking}"
         assert drawing.count('class="other"') == 1, "a layer that ends with its backward is drawn as other work"  # once: in the legend
+        forward = re.compile(r'width="([\d.]+)" height="38" class="forward"')
+        drawings = [draw(trace, 2, factor * length_us(trace)) for factor in (0, 1, 2)]
+        whole, same, half = (float(forward.search(drawing)[1]) for drawing in drawings)
+        assert whole == same and abs(whole - 2 * half) < 0.2, (whole, same, half)
         del content["otherData"]["num_events"]
         content["otherData"]["step"] = "step7_zero3"
         bucket["label"] = "bucket 0"
@@ -114,17 +128,22 @@ def main():
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="what --trace has written")
     parser.add_argument("--step", type=int, metavar="N", help="the optimizer step to draw; default: the one of median length")
     parser.add_argument("--svg", type=new_file, metavar="OUT", help="a new file for the drawing")
+    parser.add_argument("--beside", type=Path, metavar="OTHER",
+                        help="another trace: the drawing's axis is as long as the longer of the two")  # fmt: skip
     parser.add_argument("--self-test", action=SelfTest, const=self_test, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.file is None:
         parser.error("a file is needed: ./ladder trace FILE")
     if arguments.step is not None and not arguments.svg:
         parser.error(f"--step {arguments.step} says what to draw: name a file with --svg, too")
+    if arguments.beside and not arguments.svg:
+        parser.error(f"--beside {arguments.beside} says how to draw: name a file with --svg, too")
     try:
         trace = read_trace(arguments.file)
         said = summary(trace)
+        least_us = length_us(read_trace(arguments.beside)) if arguments.beside else 0
     except OSError as error:
-        sys.exit(f"trace: {arguments.file}: {error.strerror}")
+        sys.exit(f"trace: {error.filename}: {error.strerror}")
     except ValueError as error:
         sys.exit(f"trace: {error}")
     except (LookupError, TypeError, ArithmeticError) as error:
@@ -136,7 +155,7 @@ def main():
         number = median_step(trace) if arguments.step is None else arguments.step
         if any(rank.step(number) is None for rank in trace.ranks):
             parser.error(f"--step {number}: the trace has no such step")
-        arguments.svg.write_text(draw(trace, number))
+        arguments.svg.write_text(draw(trace, number, least_us))
         print(f"wrote {arguments.svg}: step {number}")
     return 0
 

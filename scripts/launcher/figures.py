@@ -118,7 +118,16 @@ def chart(title, plots, legend_columns=1):
             out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>' for x, y in places]
     for number, curve in enumerate(plots[0].curves):
         out += legend(curve, 12 + number % legend_columns * (width // legend_columns), 28 + number // legend_columns * 20)
-    return page(width, top + HEIGHT + 56, title, out)
+    return page(width, top + HEIGHT + 56, title, out, description=described(plots))
+
+
+def described(plots):
+    """Where each curve begins and ends."""
+    said = []
+    for plot, curve in ((plot, curve) for plot in plots for curve in plot.curves):
+        first, last = (f"{y:.4g} at {x:.4g}" for x, y in (curve.points[0], curve.points[-1]))
+        said.append(f"{plot.below}: {curve.name}: {first}, {last}")
+    return "; ".join(said)
 
 
 def halves(curves):

@@ -27,9 +27,9 @@ FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
 HUGGINGFACE_STEPS = "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga".split()
 QUICK_TESTS = ["-L", "^(unit|ranks|threads)$", "-LE", "process|overlap",
                "-E", r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_"]  # fmt: skip
-SCRIPTS = "check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
+SCRIPTS = "check_figures check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
 BENCHMARKS = "memory_vs_theory processes diloco_vs_ddp goodput_vs_kills plan_vs_runs precision_vs_fp32 gpu_vs_python ideas_vs_without".split()
-TEXT_CHECKS = [["scripts/check_links"], ["scripts/delta", "--check"], ["scripts/check_repository_files"], ["scripts/measure_course"]]
+TEXT_CHECKS = [["scripts/check_links"], ["scripts/check_figures"], ["scripts/delta", "--check"], ["scripts/check_repository_files"], ["scripts/measure_course"]]
 TEXT_CHECKS += [[program, "--self-test"] for program in (*map("scripts/{}".format, SCRIPTS), *map("benchmarks/{}.py".format, BENCHMARKS))]
 TEXT_CHECKS += [["scripts/check_launcher"], ["scripts/check_cluster_scripts"]]
 

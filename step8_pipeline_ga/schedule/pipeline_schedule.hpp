@@ -14,7 +14,7 @@
 //                 A round of p microbatches goes through a stage's first chunk, then through its
 //                 second, and so on. If p does not divide m, the first rounds are longer
 //   zero bubble   ZB-H1: a backward is cut in two, and the half that no other stage waits for fills
-//                 the gaps (Qi et al., arXiv 2401.10241, section 3)
+//                 the gaps (Qi et al., arXiv 2401.10241, section 2.1)
 //
 // A plan is a value, the same on every rank. It says everything that a stage does, messages
 // included, and in which order, so that the code that executes it knows no schedule by name.
