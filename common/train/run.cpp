@@ -312,6 +312,7 @@ bool Run::next_step() {
   meter_.read_held_memory();
   if (is_done()) return false;
   meter_.begin_step(step_ + 1);
+  exact_sums_.set_scale(loss_scaler_.scale());
   learning_rate_ = ladder::learning_rate(options_.lr, step_ - loss_scaler_.state().skipped_steps,
                                          options_.num_steps);
   auto* const checking = find_communicator<CheckingCommunicator>(mesh_.world);

@@ -110,8 +110,8 @@ class Run {
   ExactSums& exact_sums() { return exact_sums_; }
   // Decides, once per step, from the norm of the whole gradient, whether the optimizer takes it: not
   // if fp16's gradients have overflowed, anywhere. The loss scale changes with it (loss_scaler.hpp).
-  // Nor if an exact sum left its range: then nothing of the step is recorded, the batch stream steps
-  // back, and next_step() begins the same one again.
+  // Nor if an exact sum does not fit its quanta: then nothing of the step is recorded, the batch
+  // stream steps back, and next_step() begins the same one again.
   bool decide_step(const Clipping& clip);
   // For ranks that decide each for itself, and so save each its own (step 9).
   LossScaler& loss_scaler() { return loss_scaler_; }
