@@ -473,6 +473,7 @@ void Run::write_state(TrainState state) {
 }
 
 void Run::finish(const TrainState& state) {
+  StopSignal::begin_end();
   report_.resident = read_resident_memory();
   if (saved_step_ < step_ && !is_simulated(options_)) save(state);
   if (saved_step_ > step_) report_.param_hash = tensor_hash(state.parameters);  // went back
