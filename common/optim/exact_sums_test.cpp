@@ -91,7 +91,8 @@ TEST(ExactSums, AGradientThatFallsIsNotRoundedAway) {
     const at::Tensor smaller = at::mul(a, std::ldexp(1.0, -fall));
     const Step step = take_step(sums, {smaller, b});
     EXPECT_EQ(step.num_repeats > 0, fall > 8);
-    const double error = (step.rounded[0] - smaller).div(std::ldexp(1.0, -fall)).norm().item<double>();
+    const double error =
+        (step.rounded[0] - smaller).div(std::ldexp(1.0, -fall)).norm().item<double>();
     EXPECT_LT(error / a.norm().item<double>(), 1e-2);
     EXPECT_TRUE(bits_equal(step.rounded[1], take_step(sums, {smaller, b}).rounded[1]));
   }
