@@ -173,6 +173,41 @@ TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
   }
 }
 
+// A scheduler starts a run again by its exit code. So from the save of the end on, no signal kills.
+TEST_F(Step0Process, SignalsAtTheEndDoNotChangeTheExitCode) {
+  const auto keep_on = [](const Program& program, int number) {
+    for (int i = 0; i < 500; ++i) {  // to the end, and beyond: nobody has waited for it yet
+      program.signal(number);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  for (const int number : {SIGUSR1, SIGTERM, SIGHUP, SIGINT}) {
+    SCOPED_TRACE(number);
+    Program program = start(training(concat("--steps 100 --out done", number)));
+    ASSERT_TRUE(program.wait_for_output("saved ")) << program.output();
+    keep_on(program, number);
+    EXPECT_EQ(program.wait(20), 0) << program.output();
+    Program stopped = start(training(concat("--steps 100000 --out stopped", number)));
+    ASSERT_TRUE(stopped.wait_for_output("step 20/")) << stopped.output();
+    stopped.signal(number);
+    if (number == SIGINT) {  // a second one kills, unless it comes too late
+      ASSERT_TRUE(stopped.wait_for_output("saved ")) << stopped.output();
+    }
+    keep_on(stopped, number);
+    EXPECT_EQ(stopped.wait(20), 75) << stopped.output();
+  }
+}
+
+// The update that makes the next step diverge has been saved by then.
+TEST_F(Step0Process, ARunThatDivergesGoesOnFromWhatItCallsGood) {
+  const std::string options = "--clip-norm 0 --warmup-steps 0 --save-every 1 --keep 1 ";
+  train(options + "--steps 4 --lr 1e-3 --out run");
+  train(with_out(options + "--steps 40 --lr 1e3", "run"), 1,
+        {"it is now run/checkpoints/diverged_0000", "The newest good checkpoint is run/"});
+  train(with_out(options + "--steps 40 --lr 1e-3", "run"), 0, {"resumed after step "});
+  for (const Json& loss : report_of()["losses"]) EXPECT_TRUE(loss.is_number());
+}
+
 // A reader of the console that has gone, is full, or does not read costs output, and nothing else.
 TEST_F(Step0Process, AConsoleThatTakesNothingCostsNoStep) {
   for (const char* sink : {"| head -1", "> /dev/full", ">&-", "2>&- | head -1"}) {

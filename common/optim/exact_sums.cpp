@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <span>
 #include <type_traits>
 
 #include "common/core/check.hpp"
@@ -20,6 +21,8 @@ namespace ladder {
 namespace {
 
 constexpr int kFirstExponent = -40;  // of the quanta, before anything is known
+constexpr float kSmallestQuantum = 0x1p-126F;
+constexpr float kTooCoarse = 0x1p8F;  // so many times what a sum asks for
 
 // Numbers of 16 bits by way of fp32.
 template <class Number>
@@ -54,6 +57,19 @@ bool is_ours(const at::Tensor& gradient) {
          gradient.storage().use_count() == 1;
 }
 
+bool has_nan(const std::vector<double>& sums) {
+  return std::any_of(sums.begin(), sums.end(), [](double sum) { return std::isnan(sum); });
+}
+
+float largest(std::span<const float> quanta) {
+  return quanta.empty() ? 0 : *std::max_element(quanta.begin(), quanta.end());
+}
+
+bool is_zero(const UnitQuanta& unit) {
+  return std::all_of(unit.block_sums.begin(), unit.block_sums.end(),
+                     [](double sum) { return sum == 0; });
+}
+
 }  // namespace
 
 void ExactSums::cover(const FlatLayout& whole) {
@@ -73,7 +89,21 @@ void ExactSums::cover(const FlatLayout& whole) {
   }
   const MemoryScope scope(MemoryCategory::kOther, "quanta");
   quanta_ = at::full({num_blocks}, std::ldexp(1.0, kFirstExponent), at::kFloat);
-  on_device_ = quanta_.to(whole.device);
+  scaled_ = quanta_.to(whole.device);  // on a CPU, the same tensor
+}
+
+void ExactSums::set_scale(double scale) {
+  if (!is_on() || scale == scale_) return;
+  scale_ = scale;
+  const MemoryScope scope(MemoryCategory::kOther, "quanta");
+  if (scaled_.is_same(quanta_)) scaled_ = quanta_.clone();
+  update_scaled();
+}
+
+void ExactSums::update_scaled() {
+  if (scaled_.is_same(quanta_)) return;
+  scaled_.copy_(quanta_);
+  scaled_.mul_(scale_);
 }
 
 at::Tensor ExactSums::round(const std::string& tensor, const at::Tensor& summand) const {
@@ -83,7 +113,7 @@ at::Tensor ExactSums::round(const std::string& tensor, const at::Tensor& summand
   const at::Tensor rounded =
       is_ours(summand) ? summand : summand.clone(at::MemoryFormat::Contiguous);
   const float share = share_of_range(num_microbatches_);
-  const float* const quanta = on_device_.const_data_ptr<float>() + block;
+  const float* const quanta = scaled_.const_data_ptr<float>() + block;
   if (rounded.is_cuda()) {
     round_to_quanta_on_gpu(rounded, quanta, offset, share);
   } else {
@@ -103,18 +133,47 @@ bool ExactSums::learn(const std::vector<double>& block_sums) {
         block_sums.size(), ", but the model has ", num_blocks, " blocks of ", kNormBlock,
         " elements; a Norm must hold the sums of all units, over all ranks, in the layout's order");
   if (!is_on()) return true;
+  std::vector<double> unscaled = block_sums;
+  for (double& sum : unscaled) sum /= scale_ * scale_;
   float* const quanta = quanta_.mutable_data_ptr<float>();
-  const double* sums = block_sums.data();
+  const std::vector<float> before(quanta, quanta + quanta_.numel());
   std::vector<UnitQuanta> units;
+  const double* sums = unscaled.data();
   for (const UnitBlocks& unit : units_) {
     units.push_back({{sums, static_cast<std::size_t>(unit.num_sums)},
                      {quanta + unit.first, static_cast<std::size_t>(unit.count)}});
     sums += unit.num_sums;
   }
   const Learned learned = learn_quanta(units, num_microbatches_);
-  on_device_.copy_(quanta_);
   const bool was_known = std::exchange(is_known_, is_known_ || learned == Learned::kNextQuanta);
-  return learned != Learned::kLargerQuanta && was_known == is_known_;
+  const bool must_grow = learned == Learned::kLargerQuanta, is_broken = has_nan(unscaled);
+  bool is_repeated = must_grow || was_known != is_known_;
+  for (std::size_t i = 0; i < units.size() && !is_broken; ++i) {
+    const std::span<const float> rounded_to = std::span(before).subspan(
+        static_cast<std::size_t>(units_[i].first), static_cast<std::size_t>(units_[i].count));
+    if (must_grow) {
+      if (!std::ranges::equal(rounded_to, units[i].quanta)) units_[i].has_grown = true;
+    } else if (!units_[i].has_grown && shrink(units_[i], units[i], rounded_to)) {
+      is_repeated = true;
+    }
+  }
+  for (std::size_t i = 0; i < units.size() && !is_repeated; ++i) {
+    UnitBlocks& unit = units_[i];
+    if (is_broken || is_zero(units[i])) std::ranges::copy(unit.kept, units[i].quanta.begin());
+    unit.kept.clear();
+    unit.has_grown = false;
+  }
+  update_scaled();
+  return !is_repeated;
+}
+
+bool ExactSums::shrink(UnitBlocks& unit, const UnitQuanta& learned,
+                       std::span<const float> rounded_to) {
+  if (!is_zero(learned)) return largest(rounded_to) > kTooCoarse * largest(learned.quanta);
+  if (!unit.kept.empty() || unit.count == 0) return false;  // not even the smallest found anything
+  unit.kept.assign(rounded_to.begin(), rounded_to.end());
+  std::ranges::fill(learned.quanta, kSmallestQuantum);
+  return true;
 }
 
 std::vector<NamedTensor> ExactSums::quanta_by_unit() const {
@@ -126,7 +185,7 @@ std::vector<NamedTensor> ExactSums::quanta_by_unit() const {
 
 void ExactSums::set_known() {
   is_known_ = true;
-  on_device_.copy_(quanta_);
+  update_scaled();
 }
 
 RoundGradients::RoundGradients(ExactSums& sums, const FlatLayout& whole,

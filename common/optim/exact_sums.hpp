@@ -9,24 +9,34 @@
 // summand is judged by itself, so nothing of this depends on the number of ranks. At first nothing
 // is known: the quanta begin at 2⁻⁴⁰ and grow until the step succeeds, which is then computed once
 // more.
+//
+// A gradient that has become much smaller loses its digits, and in the end is rounded to zero. The sum
+// shows that too: if a unit's quanta were more than 2⁸ times what its sum asks for, or all of its sum
+// is zero, the step is computed again with the quanta of the sum, or with the smallest that there
+// are, which find whether anything was lost. A unit that is zero after all gets its quanta back. What
+// has grown in this step does not shrink in it, so that each step ends.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/core/unit.hpp"
 #include "common/optim/flat_layout.hpp"
+#include "common/optim/quanta.hpp"
 
 namespace ladder {
 
 enum class SumMode { kOrdered, kExact };
 
-// The quanta of a whole model. Memory: 4 bytes per block, counted as other, "quanta".
+// The quanta of a whole model, for gradients without a loss scale: so another precision, or another
+// scale, can go on with them. Memory: 4 bytes per block, and as much again under a scale, counted as
+// other, "quanta".
 class ExactSums {
  public:
   // Of so many microbatches on all ranks together, at most. 0: off; sums are ordered.
@@ -37,6 +47,10 @@ class ExactSums {
   // The model whose gradients are summed, whole even if this rank has only a part of it.
   void cover(const FlatLayout& whole);
   bool is_covered() const { return quanta_.defined(); }
+
+  // Summands are so many times as large as the gradient from here on: fp16's loss scale, a power of
+  // two.
+  void set_scale(double scale);
 
   // Rounds a summand of this tensor's gradient, in fp32, bf16 or fp16. Returns it, or a copy if
   // somebody else has it as well.
@@ -56,16 +70,23 @@ class ExactSums {
     std::string name;
     std::int64_t first = 0, count = 0;  // among the quanta: those that have a tensor
     std::int64_t num_sums = 0;          // in this layout, with the blocks of its padding
+    bool has_grown = false;             // a quantum of it, in this step
+    std::vector<float> kept;            // its quanta, while the smallest are tried
   };
   struct Place {
     std::int64_t block = 0, offset = 0;  // where a tensor begins
   };
+  // After a finite sum: makes the unit's quanta finer if those that it was rounded to were too coarse.
+  // Returns whether they were.
+  static bool shrink(UnitBlocks& unit, const UnitQuanta& learned, std::span<const float> rounded_to);
+  void update_scaled();
 
   std::int64_t num_microbatches_;
   std::vector<UnitBlocks> units_;
   std::map<std::string, Place> places_;  // of the tensors
   at::Tensor quanta_;                    // [blocks] fp32, on the CPU
-  at::Tensor on_device_;                 // the same where gradients are
+  at::Tensor scaled_;                    // the same times the scale, where gradients are
+  double scale_ = 1;
   bool is_known_ = false;
 };
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "common/core/check.hpp"
@@ -50,6 +51,99 @@ TEST(ExactSums, ASummandBeyondItsShareOfTheRangeIsInfinite) {
   EXPECT_EQ(round(9), 9);
   EXPECT_TRUE(sums.learn({std::nan("")}));      // no quantum helps
   EXPECT_TRUE(ExactSums().learn({kInfinite}));  // off
+}
+
+// Takes a step of one microbatch with these gradients, as often as it must be computed again.
+struct Step {
+  std::vector<at::Tensor> rounded;
+  int num_repeats = 0;
+};
+Step take_step(ExactSums& sums, const std::vector<at::Tensor>& gradients) {
+  for (Step step; step.num_repeats < 100; ++step.num_repeats) {
+    step.rounded.clear();
+    std::vector<double> block_sums;
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      step.rounded.push_back(rounded_by(sums, concat("t", i), gradients[i]));
+      for (const at::Tensor& block : step.rounded.back().to(at::kDouble).split(kNormBlock))
+        block_sums.push_back(block.square().sum().item<double>());
+    }
+    if (sums.learn(block_sums)) return step;
+  }
+  throw CheckError("the step does not end");
+}
+
+at::Tensor saved(const ExactSums& sums) {
+  std::vector<at::Tensor> all;
+  for (const NamedTensor& unit : sums.quanta_by_unit()) all.push_back(unit.tensor);
+  return at::cat(all).clone();
+}
+
+// However far a gradient falls, its sum is about as precise as ever. A part of the model that falls
+// does not take the rest with it.
+TEST(ExactSums, AGradientThatFallsIsNotRoundedAway) {
+  at::manual_seed(5);
+  const at::Tensor a = at::randn({1500}), b = at::randn({40});
+  for (const int fall : {0, 4, 9, 15, 19, 25, 60, 100}) {
+    SCOPED_TRACE(fall);
+    ExactSums sums(2);
+    sums.cover(layout_of({1500, 40}));
+    take_step(sums, {a, b});
+    const at::Tensor smaller = at::mul(a, std::ldexp(1.0, -fall));
+    const Step step = take_step(sums, {smaller, b});
+    EXPECT_EQ(step.num_repeats > 0, fall > 8);
+    const double error =
+        (step.rounded[0] - smaller).div(std::ldexp(1.0, -fall)).norm().item<double>();
+    EXPECT_LT(error / a.norm().item<double>(), 1e-2);
+    EXPECT_TRUE(bits_equal(step.rounded[1], take_step(sums, {smaller, b}).rounded[1]));
+  }
+}
+
+// As in a step without a target.
+TEST(ExactSums, AUnitOfZerosIsBelievedAndKeepsItsQuanta) {
+  at::manual_seed(6);
+  const at::Tensor a = at::randn({1500}), b = at::randn({40}), zero = at::zeros({1500});
+  ExactSums sums(2);
+  sums.cover(layout_of({1500, 40}));
+  take_step(sums, {a, b});
+  const at::Tensor before = saved(sums);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(take_step(sums, {zero, b}).num_repeats, 1);
+    EXPECT_TRUE(bits_equal(saved(sums), before));
+  }
+  EXPECT_EQ(take_step(sums, {zero, at::zeros({40})}).num_repeats, 1);
+  EXPECT_EQ(take_step(sums, {a, b}).num_repeats, 0);
+}
+
+// Two summands that cancel each other: quanta as small as their sum have no room for either.
+TEST(ExactSums, AStepThatCancelsEnds) {
+  for (const double rest : {0., 0x1p-30}) {
+    SCOPED_TRACE(rest);
+    ExactSums sums(2);
+    sums.cover(layout_of({1}));
+    take_step(sums, {at::full({1}, 1.)});
+    int num_repeats = 0;
+    const auto sum = [&] {
+      return rounded_by(sums, "t0", at::full({1}, 1 + rest)) +
+             rounded_by(sums, "t0", at::full({1}, -1.));
+    };
+    while (!sums.learn({at::square(sum()).item<double>()})) ASSERT_LT(++num_repeats, 100);
+  }
+}
+
+// What a checkpoint holds is in nobody's units.
+TEST(ExactSums, QuantaAreThoseOfAGradientWithoutAScale) {
+  at::manual_seed(7);
+  const at::Tensor a = at::randn({1500}), b = at::randn({40});
+  ExactSums sums(3), scaled(3);
+  for (ExactSums* each : {&sums, &scaled}) each->cover(layout_of({1500, 40}));
+  for (const double scale : {262144., 1., 64.}) {  // it changes within a run
+    scaled.set_scale(scale);
+    const Step step = take_step(sums, {a, b}), same = take_step(scaled, {a * scale, b * scale});
+    EXPECT_EQ(same.num_repeats, step.num_repeats);
+    EXPECT_TRUE(bits_equal(saved(scaled), saved(sums)));
+    for (const std::size_t i : {0U, 1U})
+      EXPECT_TRUE(bits_equal(same.rounded[i], step.rounded[i] * scale));
+  }
 }
 
 TEST(ExactSums, SummandsIn16BitsAreRoundedOnce) {

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <chrono>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -16,22 +12,15 @@
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
-#include "common/train/pretrained/tokenizer_folder.hpp"
 #include "common/train/start.hpp"
 
 namespace ladder {
 
 namespace fs = std::filesystem;
-using std::chrono::system_clock;
 
 namespace {
 
 constexpr const char* kQuantaFile = "quanta.safetensors";
-
-bool holds_a_run(const fs::path& folder) {
-  return fs::exists(folder / "metrics.jsonl") || fs::exists(folder / "report.json") ||
-         fs::exists(folder / "checkpoints");
-}
 
 // The options that affect the computation and differ from those of the run that wrote a checkpoint:
 // the run then continues, but not as the old one would have. Likewise the data, whose files may
@@ -85,64 +74,6 @@ std::string explain_divergence(const StepRecord& record, const char* value, std:
 }
 
 }  // namespace
-
-RunFiles::RunFiles(const TrainOptions& options, bool is_main)
-    : out_(options.output.out), past_(out_ / "metrics.jsonl"), is_main_(is_main) {
-  if (!are_written()) return;
-  const std::string& resume = options.output.resume;
-  const bool is_resumed = resume == "auto" || (resume != "none" && lies_in(resume, out_));
-  check(is_resumed || !holds_a_run(out_), "--out ", out_.string(),
-        " already holds a run: choose another folder, or continue that run with --resume auto");
-  const std::string& start = options.output.init_from;
-  check(start.empty() ||
-            (plain_path(start) != plain_path(out_) && !lies_in(start, out_ / "checkpoints")),
-        "--init-from ", start, " is this run itself, --out ", out_.string(),
-        ", whose newest checkpoint is what --resume auto continues: name another run");
-}
-
-std::optional<fs::path> RunFiles::newest_checkpoint() const {
-  return out_.empty() ? std::nullopt : ladder::newest_checkpoint(out_);
-}
-
-void RunFiles::continue_from(const fs::path& checkpoint) {
-  const fs::path folder = plain_path(checkpoint).parent_path();
-  if (folder.filename() == "checkpoints") past_ = folder.parent_path() / "metrics.jsonl";
-}
-
-void RunFiles::open(const TrainOptions& options, std::int64_t step) {
-  if (!are_written()) return;
-  make_folders(out_);
-  sweep_partial_checkpoints(out_);
-  check_can_save(out_);
-  keep_tokenizer(options.data, out_);
-  keep_settings_of_start(options.output.init_from, out_);
-  std::error_code ignored;
-  // A report of an earlier part of this run is outdated now.
-  if (step < options.num_steps) fs::remove(out_ / "report.json", ignored);
-  const fs::path path = out_ / "metrics.jsonl";
-  std::string kept;
-  if (step > 0 && fs::exists(past_)) {
-    std::istringstream lines(read_text_file(past_));
-    for (std::string line; std::getline(lines, line);) {
-      const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      const bool is_step =
-          json.is_object() && json.contains("step") && json["step"].is_number_integer();
-      if (is_step && json["step"].get<std::int64_t>() <= step) kept += line + "\n";
-    }
-  }
-  write_text_file(path, kept);
-  metrics_.open(path, std::ios::app);
-  check(metrics_.good(), path.string(), ": cannot be written: ", std::strerror(errno));
-}
-
-void RunFiles::log(const Json& line) {
-  if (!metrics_.is_open()) return;
-  Json timed = line;
-  timed["time"] = std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
-  metrics_ << timed.dump() << std::endl;
-  check(metrics_.good(), (out_ / "metrics.jsonl").string(),
-        ": cannot be written: ", std::strerror(errno));
-}
 
 void StepMeter::begin_step(std::int64_t step) {
   waited_s_ = world_.simulated_wait_s().value_or(0);
@@ -225,7 +156,8 @@ void Run::resume(TrainState state) {
     report_.num_parameters += c10::multiply_integers(tensor.shape);
   std::optional<fs::path> checkpoint;
   if (output.resume == "auto") {
-    checkpoint = files_.newest_checkpoint();
+    const std::vector<fs::path> all = files_.checkpoints();
+    if (!all.empty()) checkpoint = all.back();
   } else if (output.resume != "none") {
     checkpoint = checkpoint_in("--resume", output.resume);
   }
@@ -269,10 +201,11 @@ void Run::resume(TrainState state) {
 std::string Run::load(const fs::path& checkpoint, TrainState& state) {
   const fs::path& out = files_.folder();
   // Every rank looks, because all must know whether this state is already saved.
-  const std::optional<fs::path> newest = files_.newest_checkpoint();
-  check(!newest || fs::equivalent(*newest, checkpoint) || !lies_in(checkpoint, out), "--resume ",
-        checkpoint.string(), " is not the newest checkpoint in --out ", out.string(),
-        ", which holds ", newest ? newest->filename().string() : "",
+  const std::vector<fs::path> all = files_.checkpoints();
+  const bool is_own = !all.empty() && lies_in(checkpoint, out);
+  check(!is_own || fs::equivalent(all.back(), checkpoint), "--resume ", checkpoint.string(),
+        " is not the newest checkpoint in --out ", out.string(), ", which holds ",
+        all.empty() ? "" : all.back().filename().string(),
         ": choose another --out for another continuation");
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   files_.continue_from(checkpoint);
@@ -287,8 +220,9 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
   }
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
               " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
-  if (newest && lies_in(checkpoint, out)) {  // then the state of this step is already saved
+  if (is_own) {  // then the state of this step is already saved
     saved_step_ = step_;
+    files_.began_with(step_);
     report_.param_hash = loaded.param_hash;
   }
   console_.line(concat("resumed after step ", step_, " from ", checkpoint.string()));
@@ -316,6 +250,12 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
   return loaded.param_hash + " " + loaded.optimizer_hash;
 }
 
+void Run::continue_from(std::int64_t step) {
+  files_.go_on_after(step);
+  step_ = step;
+  saved_step_ = -1;
+}
+
 bool Run::next_step() {
   if (!has_started_) {
     has_started_ = true;
@@ -326,6 +266,7 @@ bool Run::next_step() {
   meter_.read_held_memory();
   if (is_done()) return false;
   meter_.begin_step(step_ + 1);
+  exact_sums_.set_scale(loss_scaler_.scale());
   learning_rate_ = ladder::learning_rate(options_.lr, step_ - loss_scaler_.state().skipped_steps,
                                          options_.num_steps);
   mesh_.world.begin_step(step_ + 1);
@@ -340,7 +281,12 @@ bool Run::decide_step(const Clipping& clip) {
     return false;
   }
   const double before = loss_scaler_.scale();
-  const bool is_taken = loss_scaler_.accepts(clip.norm);
+  bool is_taken = false;
+  try {
+    is_taken = loss_scaler_.accepts(clip.norm);
+  } catch (const CheckError& error) {
+    throw CheckError(error.what() + files_.find_way_back(/*is_good=*/false));
+  }
   if (!is_taken) {
     ++report_.skipped_steps;
     console_.line(concat("step ", step_ + 1, ": a gradient overflowed; step skipped, loss scale ",
@@ -372,10 +318,11 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   // No later step can repair it: save nothing.
   if (const char* value = non_finite_value(record, needs_loss_scale(options_))) {
     files_.log({{"step", step}, {"diverged", concat("the ", value, " is not finite")}});
-    const auto newest = files_.newest_checkpoint();
-    throw Diverged(concat(explain_divergence(record, value, step, options_),
-                          newest ? "; the newest good checkpoint is " + newest->string() : ""));
+    const bool began_well = std::isfinite(record.loss) && std::isfinite(record.grad_norm);
+    throw Diverged(explain_divergence(record, value, step, options_) +
+                   files_.find_way_back(began_well));
   }
+  if (std::isfinite(record.grad_norm)) files_.was_finite(step);
   const double seconds = report_.step_seconds[i];
   report_.losses.push_back(record.loss);
   report_.grad_norms.push_back(record.grad_norm);
@@ -455,7 +402,7 @@ void Run::record_sample(const std::string& text) {
 
 bool Run::should_save() const {
   return options_.output.save_every > 0 && step_ % options_.output.save_every == 0 &&
-         step_ > saved_step_ && !is_repeating_;
+         step_ != saved_step_ && !is_repeating_;
 }
 
 void Run::save(const TrainState& state) {
@@ -471,6 +418,7 @@ void Run::write_state(TrainState state) {
   saved_step_ = step_;
   if (exact_sums_.is_known()) state.extra_files.push_back(quanta_file());
   if (!files_.are_written()) {
+    files_.has_saved(step_);
     report_.param_hash = tensor_hash(state.parameters);
     const TensorVisitor nothing = [](const std::string&, const at::Tensor&) {};
     state.optimizer.for_each(nothing);  // sends its part
@@ -484,14 +432,14 @@ void Run::write_state(TrainState state) {
   if (loss_scaler_.is_on() || loss_scale != LossScaleState()) options.loss_scale = loss_scale;
   const SavedCheckpoint saved = save_checkpoint(files_.folder(), step_, state, config, options);
   report_.param_hash = saved.param_hash;
-  prune_checkpoints(files_.folder(), options_.output.keep);
+  files_.has_saved(step_);
   console_.line(concat("saved ", saved.path.string()));
 }
 
 void Run::finish(const TrainState& state) {
+  StopSignal::begin_end();
   report_.resident = read_resident_memory();
-  if (saved_step_ < step_ && !is_simulated(options_)) save(state);
-  if (saved_step_ > step_) report_.param_hash = tensor_hash(state.parameters);  // went back
+  if (saved_step_ != step_ && !is_simulated(options_)) save(state);
   report_.resident.peak_bytes = read_resident_memory().peak_bytes;
   report_.data_bytes_read = state.batches->training_data().bytes_read();
   report_.batch_counts = state.batches->counts();

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -30,6 +29,7 @@
 #include "common/train/report/console.hpp"
 #include "common/train/report/report.hpp"
 #include "common/train/report/step_record.hpp"
+#include "common/train/run_files.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
@@ -38,26 +38,6 @@ namespace ladder {
 class Diverged : public CheckError {
  public:
   using CheckError::CheckError;
-};
-
-// What a run keeps in its folder, --out. On other ranks, and without a folder, it writes nothing.
-class RunFiles {
- public:
-  // Throws CheckError if --out holds another run, or is what --init-from names.
-  RunFiles(const TrainOptions& options, bool is_main);
-  bool are_written() const { return is_main_ && !out_.empty(); }
-  const std::filesystem::path& folder() const { return out_; }
-  std::optional<std::filesystem::path> newest_checkpoint() const;  // of this run; all ranks look
-  void continue_from(const std::filesystem::path& checkpoint);     // perhaps of another folder
-  // Before training: the log keeps what earlier parts of the run wrote up to this step.
-  void open(const TrainOptions& options, std::int64_t step);
-  void log(const Json& line);
-
- private:
-  std::filesystem::path out_;
-  std::filesystem::path past_;  // the log of earlier parts
-  bool is_main_;                // rank 0, or a simulated one
-  std::ofstream metrics_;
 };
 
 // How fast steps count what the loss is a mean over.
@@ -111,23 +91,23 @@ class Run {
   // What all ranks must agree about, by its description (same_start.hpp).
   const Json& resumed_from() const { return *resumed_from_; }
   // The next step is the one after `step`: this state has been replaced by another worker's (step
-  // 9). If that is an earlier step, nothing is saved until the run is past the newest checkpoint
-  // again.
-  void continue_from(std::int64_t step) { step_ = step; }
+  // 9), perhaps of an earlier step. Its history is newer than that of what has been saved.
+  void continue_from(std::int64_t step);
   double learning_rate() const { return learning_rate_; }  // skipped steps do not move the schedule
   double loss_scale() const { return loss_scaler_.scale(); }  // of the next backward; or 1
   // What --gradient-sum exact rounds gradients to; off by default.
   ExactSums& exact_sums() { return exact_sums_; }
   // Decides, once per step, from the norm of the whole gradient, whether the optimizer takes it: not
   // if fp16's gradients have overflowed, anywhere. The loss scale changes with it (loss_scaler.hpp).
-  // Nor if an exact sum left its range: then nothing of the step is recorded, the batch stream steps
-  // back, and next_step() begins the same one again.
+  // Nor if an exact sum does not fit its quanta: then nothing of the step is recorded, the batch
+  // stream steps back, and next_step() begins the same one again.
   bool decide_step(const Clipping& clip);
   // For ranks that decide each for itself, and so save each its own (step 9).
   LossScaler& loss_scaler() { return loss_scaler_; }
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
   // Ends the step. Throws Diverged if a value is not finite. The values are global, so the run then
-  // ends on all ranks, before anything is saved: the older checkpoints stay as they are.
+  // ends on all ranks, before anything is saved. A checkpoint is good once the step after it was
+  // finite: until then, the good ones before it stay. If that step was not, it is set aside.
   void record(const StepRecord& record);
   // The same in two parts, for ranks that tell each other only every few steps what has happened:
   // end_step() after each step, and then the records of all that have ended since, oldest first.
@@ -172,7 +152,7 @@ class Run {
   KnownJson resumed_from_;
   std::int64_t step_ = 0;  // optimizer steps taken, those of earlier runs included
   std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
-  std::int64_t saved_step_ = -1;
+  std::int64_t saved_step_ = -1;                // -1: nothing of this state
   bool has_started_ = false;
   bool is_stopping_ = false;
   LossScaler loss_scaler_;

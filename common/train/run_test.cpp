@@ -26,8 +26,10 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 // What a trainer holds, of a model of two numbers, and a run of it.
 struct Training {
@@ -75,6 +77,17 @@ class RunTest : public ::testing::Test {
     if (limit < 0) return {};  // as if killed
     run.finish(training.state());
     return run.report();
+  }
+
+  std::string path_of(const std::string& checkpoint) const {
+    return fs::path(options_.output.out) / "checkpoints" / checkpoint;
+  }
+
+  std::vector<std::string> checkpoints() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(fs::path(options_.output.out) / "checkpoints"))
+      names.push_back(entry.path().filename());
+    return names;
   }
 
   std::vector<std::int64_t> logged_steps() const {
@@ -227,44 +240,60 @@ TEST_F(RunTest, AnOlderCheckpointIsContinuedElsewhereAndLosesNothing) {
   EXPECT_TRUE(fs::exists(older / "state.json"));
 }
 
-TEST_F(RunTest, KeepsTheNewestCheckpoints) {
+// And the last one besides, since no step has shown yet that it is good.
+TEST_F(RunTest, KeepsTheNewestGoodCheckpoints) {
   options_.output.save_every = 1;
   options_.output.keep = 2;
   take_steps(options_);
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(fs::path(options_.output.out) / "checkpoints")) {
-    names.push_back(entry.path().filename());
-  }
-  EXPECT_THAT(names, ::testing::UnorderedElementsAre("step_000004", "step_000005"));
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000003", "step_000004", "step_000005"));
+  options_.num_steps = 6;
+  options_.output.save_every = 0;
+  options_.output.resume = "auto";
+  take_steps(options_);
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000004", "step_000005", "step_000006"));
 }
 
-// As a worker of step 9 does whose state has been replaced by another worker's.
-TEST_F(RunTest, ARunThatGoesBackSavesNothingUntilItIsPastItsCheckpoint) {
+// As a worker of step 9 does whose state has been replaced by another worker's, of an earlier step.
+TEST_F(RunTest, ARunThatGoesBackSavesAndResumesWhatIsNewer) {
   options_.output.save_every = 1;
-  options_.output.keep = 100;
+  options_.output.log_every = 1;
+  options_.output.keep = 4;
   for (const int num_steps_left : {1, 4}) {  // stopped on the way back to step 3, or at the end
     options_.output.out = folder_.path(concat("run", num_steps_left));
+    options_.output.resume = "none";
     Training training(options_, comm_);
     ladder::Run& run = training.run;
     std::vector<std::int64_t> saved_steps;
+    std::int64_t quorum = 1;
+    const auto state = [&] {
+      TrainState own = training.state();
+      own.history = {7, quorum};
+      return own;
+    };
     const auto take_step = [&] {
       ASSERT_TRUE(run.next_step());
       run.record({.loss = 1, .denominator = 10});
       if (!run.should_save()) return;
       saved_steps.push_back(run.num_steps_taken());
-      run.save(training.state());
+      run.save(state());
     };
     for (int i = 0; i < 3; ++i) take_step();
     training.flat.params().add_(1);
+    ++quorum;
     run.continue_from(1);
     for (int i = 0; i < num_steps_left; ++i) take_step();
-    run.finish(training.state());
-    EXPECT_EQ(run.report().param_hash, tensor_hash(training.state().parameters));
+    run.finish(state());
     if (num_steps_left == 1) {
-      EXPECT_THAT(saved_steps, ElementsAre(1, 2, 3));
+      EXPECT_THAT(saved_steps, ElementsAre(1, 2, 3, 2));
+      EXPECT_THAT(logged_steps(), ElementsAre(1, 2));
     } else {
-      EXPECT_THAT(saved_steps, ElementsAre(1, 2, 3, 4, 5));
+      EXPECT_THAT(saved_steps, ElementsAre(1, 2, 3, 2, 3, 4, 5));
+      EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 3, 4, 5));
     }
+    options_.output.resume = "auto";
+    Training again(options_, comm_);
+    EXPECT_EQ(again.run.num_steps_taken(), num_steps_left + 1);
+    EXPECT_EQ(tensor_hash(again.state().parameters), tensor_hash(training.state().parameters));
   }
 }
 
@@ -280,6 +309,7 @@ TEST_F(RunTest, ASignalSavesAndStops) {
     if (run.should_evaluate()) run.record_validation(step == 1 ? kStoppedLoss : 0.5);
   }
   run.finish(training.state());
+  for (const int number : {SIGUSR1, SIGTERM, SIGINT, SIGINT, SIGINT}) std::raise(number);
   const TrainReport report = run.report();
   EXPECT_TRUE(report.was_stopped);
   EXPECT_EQ(report.losses.size(), 4u);
@@ -435,6 +465,66 @@ TEST_F(RunTest, ANonFiniteValueEndsTheRunBeforeItIsSaved) {
   EXPECT_EQ(take_steps(options_).first_step, 2);  // and goes on from it
   EXPECT_THAT(read_text_file(fs::path(options_.output.out) / "metrics.jsonl"),
               Not(HasSubstr("diverged")));
+}
+
+// What was saved after the update that ruined it is not what --resume auto continues.
+TEST_F(RunTest, ACheckpointIsGoodOnceTheNextStepWasFinite) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  options_.output.save_every = 1;
+  options_.output.keep = 1;
+  const auto diverge = [&](const StepRecord& last) -> std::string {
+    Training training(options_, comm_);
+    try {
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_TRUE(training.run.next_step());
+        training.run.record(i == 2 ? last : StepRecord{.loss = 1});
+        training.run.save(training.state());
+      }
+    } catch (const CheckError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  // The gradient was that of the saved state; its update was not finite.
+  EXPECT_THAT(diverge({.param_norm = kNan}), EndsWith("checkpoint is " + path_of("step_000002")));
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000001", "step_000002"));
+  for (const StepRecord& last : {StepRecord{.loss = kNan}, StepRecord{.grad_norm = kNan}}) {
+    fs::remove_all(options_.output.out);
+    EXPECT_THAT(diverge(last), AllOf(HasSubstr("it is now " + path_of("diverged_000002")),
+                                     EndsWith("good checkpoint is " + path_of("step_000001"))));
+    EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000001", "diverged_000002"));
+  }
+  options_.output.resume = "auto";
+  take_steps(options_, 2);  // 2 and 3, then killed
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000002", "step_000003", "diverged_000002"));
+  // Another part of the run has saved step 3, perhaps with other options: it stays.
+  Training training(options_, comm_);
+  ASSERT_TRUE(training.run.next_step());
+  expect_throws<CheckError>(
+      [&] { training.run.record(StepRecord{.loss = kNan}); },
+      {"began with " + path_of("step_000003"), "good checkpoint is " + path_of("step_000002")});
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000002", "step_000003", "diverged_000002"));
+}
+
+// Steps that fp16 skips show nothing: the last good checkpoint stays.
+TEST_F(RunTest, ASkippedStepDoesNotProveACheckpoint) {
+  options_.num_steps = 100;
+  options_.model.precision.params = at::kHalf;
+  options_.loss_scale = {.initial = 4};
+  options_.output.save_every = 1;
+  options_.output.keep = 1;
+  Training training(options_, comm_);
+  const auto take_step = [&](double norm) {
+    ASSERT_TRUE(training.run.next_step());
+    training.run.decide_step({norm, 0});
+    training.run.record({.loss = 1, .grad_norm = norm});
+    training.run.save(training.state());
+  };
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const double norm : {1., 1., kInf, kInf}) take_step(norm);
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000001", "step_000004"));
+  EXPECT_THROW(take_step(kInf), CheckError);  // at a scale of 1
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000001", "diverged_000004"));
 }
 
 // The step that warms up says nothing of the others.

@@ -10,7 +10,7 @@ namespace ladder {
 namespace {
 
 // Signal handlers can reach nothing else; ranks may be threads.
-std::atomic<bool> raised = false;
+std::atomic<bool> raised = false, is_installed = false, is_ending = false;
 std::atomic<const char*> words_before_training = nullptr;
 static_assert(std::atomic<bool>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
@@ -23,7 +23,7 @@ extern "C" void on_stop_signal(int number) {
     return;
   }
   raised = true;
-  if (number == SIGINT) std::signal(SIGINT, SIG_DFL);
+  if (number == SIGINT && !is_ending) std::signal(SIGINT, SIG_DFL);
 }
 
 constexpr int kSignals[] = {SIGUSR1, SIGTERM, SIGHUP, SIGINT};
@@ -32,6 +32,7 @@ constexpr int kSignals[] = {SIGUSR1, SIGTERM, SIGHUP, SIGINT};
 
 StopSignal::StopSignal(const char* last_words) {
   words_before_training = last_words;
+  is_installed = true;
   std::signal(SIGPIPE, SIG_IGN);  // for good: errors are said after the end
   for (const int number : kSignals) {
     const bool was_ignored = std::signal(number, on_stop_signal) == SIG_IGN;
@@ -41,14 +42,21 @@ StopSignal::StopSignal(const char* last_words) {
 
 StopSignal::~StopSignal() {
   begin_training();
-  raised = false;
+  raised = is_installed = false;
+  const auto handler = is_ending.exchange(false) ? SIG_IGN : SIG_DFL;
   for (const int number : kSignals) {
-    if (std::signal(number, SIG_DFL) == SIG_IGN) std::signal(number, SIG_IGN);
+    if (std::signal(number, handler) == SIG_IGN) std::signal(number, SIG_IGN);
   }
 }
 
 void StopSignal::begin_training() {
   words_before_training = nullptr;
+}
+
+void StopSignal::begin_end() {
+  if (!is_installed) return;
+  is_ending = true;
+  std::signal(SIGINT, on_stop_signal);  // again, if the first has come
 }
 
 void StopSignal::raise() {

@@ -48,6 +48,7 @@ TrainState with_last_quorum(TrainState state, ElasticAverager& workers) {
   const QuorumNumber& last = workers.last_quorum();
   state.extra_counts["lighthouse_epoch"] = static_cast<std::int64_t>(last.lighthouse_epoch);
   state.extra_counts["quorum"] = last.id;
+  state.history = {static_cast<std::int64_t>(last.lighthouse_epoch), last.id};
   state.restore = [&workers, restore = std::move(state.restore)](const TrainState& loaded) {
     restore(loaded);
     const auto& counts = loaded.extra_counts;

@@ -49,6 +49,7 @@ TEST(WorkerState, ACheckpointSaysHowNewItIs) {
   ElasticAverager saved({}, say_nothing), resumed({}, say_nothing), former({}, say_nothing);
   saved.restore({9, 7});
   TrainState checkpoint = with_last_quorum({.restore = ignore}, saved);
+  EXPECT_EQ(checkpoint.history, (std::vector<std::int64_t>{9, 7}));
   checkpoint.has_extras = true;
   with_last_quorum({.restore = ignore}, resumed).restore(checkpoint);
   EXPECT_EQ(resumed.last_quorum(), (QuorumNumber{9, 7}));

@@ -199,6 +199,31 @@ TEST_ON_RANKS(ExactLadder, ACheckpointOfOrderedSumsWalksAsTheOracleDoes) {
   walk(climber, climber.options(untied));
 }
 
+// Quanta are of no precision: gradients under a loss scale have them, too. In the same precision, also
+// while the scale doubles, a run that is continued is the one that was not interrupted.
+TEST_ON_RANKS(ExactLadder, ACheckpointGoesOnInAnotherPrecision) {
+  Climber climber;
+  TrainOptions exact = with_exact_sums(climber, 4, 7);
+  exact.model.precision.params = at::kHalf;
+  exact.loss_scale = {.initial = 1 << 13, .window = 3};
+  exact.num_steps = 7;
+  exact.output.save_every = 2;
+  exact.output.keep = 0;
+  const FinishedRun whole = climber.climb(rung_of("step5_zero1"), exact);
+  exact.output.resume = whole.folder + "/checkpoints/step_000002";
+  for (const at::ScalarType type : {at::kHalf, at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(at::toString(type));
+    exact.model.precision.params = type;
+    const FinishedRun run = climber.climb(rung_of("step3_naive_dp"), exact);
+    EXPECT_EQ(run.report.repeated_steps, 0);
+    for (std::size_t i = 0; i < run.report.grad_norms.size(); ++i)
+      EXPECT_NEAR(run.report.grad_norms[i] / whole.report.grad_norms.at(i + 2), 1, 0.03);
+    if (type == at::kHalf && climber.rank() == 0) {
+      EXPECT_EQ(run.report.param_hash, whole.report.param_hash);
+    }
+  }
+}
+
 // A checkpoint of sums in order goes on with exact ones, and the other way round.
 TEST(ExactLadder, ACheckpointGoesOnWithTheOtherSums) {
   Climber climber;

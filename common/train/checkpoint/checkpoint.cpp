@@ -23,8 +23,15 @@ constexpr const char* kShapeHint =
     "--vocab-size, --tie-embeddings, --precision, for the state of a round also --fragments, with "
     "the config in state.json)";
 
-fs::path checkpoints_of(const fs::path& run) {
+fs::path folder_of(const fs::path& run) {
   return run / "checkpoints";
+}
+
+// step_000100, or diverged_000100.
+std::string name_of(const char* kind, std::int64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "%s_%06lld", kind, static_cast<long long>(step));
+  return name;
 }
 
 // The step in a folder name "step_NNNNNN"; -1 for any other name.
@@ -35,15 +42,25 @@ std::int64_t step_of(const fs::path& checkpoint) {
   return std::stoll(name.substr(5));
 }
 
-std::vector<fs::path> checkpoints_by_step(const fs::path& run) {
-  std::vector<fs::path> found;
-  if (!fs::is_directory(checkpoints_of(run))) return found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_of(run))) {
-    if (entry.is_directory() && step_of(entry.path()) >= 0) found.push_back(entry.path());
+// Nothing if it is damaged.
+std::optional<std::vector<std::int64_t>> history_of(const fs::path& checkpoint) {
+  try {
+    return describe_checkpoint(checkpoint).history;
+  } catch (const CheckError&) {
+    return std::nullopt;
   }
-  std::sort(found.begin(), found.end(),
-            [](const fs::path& a, const fs::path& b) { return step_of(a) < step_of(b); });
-  return found;
+}
+
+// To be deleted: a kill in between must not leave half a checkpoint under its name.
+fs::path hide(const fs::path& checkpoint) {
+  const fs::path hidden =
+      checkpoint.parent_path() / concat(kPartialPrefix, "old_", checkpoint.filename().string());
+  fs::rename(checkpoint, hidden);
+  return hidden;
+}
+
+void delete_checkpoint(const fs::path& checkpoint) {
+  fs::remove_all(hide(checkpoint));
 }
 
 // A file of a checkpoint, and the tensors that are to be read from it.
@@ -212,21 +229,9 @@ void check_same_reference(const LoadedCheckpoint& saved, const TrainState& state
         "or start a new run with another --out");
 }
 
-}  // namespace
-
-Json unshaped_options(const ModelOptions& model) {
-  return {{"heads", model.heads}, {"rope-theta", model.rope_theta}, {"norm-eps", model.norm_eps}};
-}
-
-SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
-                                const Json& config, const SaveOptions& options) {
-  char name[32];
-  std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
-  const fs::path target = checkpoints_of(run) / name;
-  const fs::path partial = checkpoints_of(run) / (std::string(kPartialPrefix) + name);
-  check(!fs::exists(target), target.string(), ": a checkpoint of this step already exists");
-  fs::remove_all(partial);
-  make_folders(partial);
+// Returns the hash of the parameters.
+std::string write_checkpoint(const fs::path& partial, std::int64_t step, const TrainState& state,
+                             const Json& config, const SaveOptions& options) {
   const std::string param_hash = write_parameters(partial, state.parameters, options.copy_dtype);
   const std::string optimizer_hash = write_all(partial / "optimizer.safetensors", state.optimizer);
   Json json = {{"format_version", kFormatVersion},
@@ -245,12 +250,46 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"config", config}};
   if (state.data_contents) json["data"]["contents"] = *state.data_contents;
   if (!state.reference_hash.empty()) json["reference_hash"] = state.reference_hash;
+  if (!state.history.empty()) json["history"] = state.history;
   if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
   json["state_hash"] = state_hash(json);
-  write_text_file(partial / "state.json", to_text(json, 2) + "\n");
+  write_text_file(partial / "state.json", ladder::to_text(json, 2) + "\n");
   sync_to_disk(partial);
-  rename_on_disk(partial, target);
-  return {target, param_hash};
+  return param_hash;
+}
+
+// Whether the state comes from the run that wrote the checkpoint, by way of one that is as new or
+// newer.
+bool goes_on_from(const fs::path& checkpoint, const TrainState& state) {
+  const auto history = history_of(checkpoint);
+  return history && !history->empty() && *history <= state.history;
+}
+
+}  // namespace
+
+Json unshaped_options(const ModelOptions& model) {
+  return {{"heads", model.heads}, {"rope-theta", model.rope_theta}, {"norm-eps", model.norm_eps}};
+}
+
+SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
+                                const Json& config, const SaveOptions& options) {
+  const fs::path target = checkpoint_path(run, step);
+  const fs::path partial = folder_of(run) / (kPartialPrefix + target.filename().string());
+  check(!fs::exists(target) || goes_on_from(target, state), target.string(),
+        ": a checkpoint of this step already exists");
+  fs::remove_all(partial);
+  try {
+    make_folders(partial);
+    const std::string param_hash = write_checkpoint(partial, step, state, config, options);
+    const fs::path replaced = fs::exists(target) ? hide(target) : fs::path();
+    rename_on_disk(partial, target);
+    fs::remove_all(replaced);
+    return {target, param_hash};
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);  // on a full disk, what is written is in the way
+    throw;
+  }
 }
 
 LoadedCheckpoint describe_checkpoint(const fs::path& checkpoint) {
@@ -274,6 +313,8 @@ LoadedCheckpoint describe_checkpoint(const fs::path& checkpoint) {
     check(saved.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
     saved.reference_hash = json.value("reference_hash", "");
     saved.loss_scale = loss_scale_in(json, path);
+    for (const Json& number : json.value("history", Json::array()))
+      saved.history.push_back(number.get<std::int64_t>());
     if (json.contains("extra")) {
       const Json& extra = json.at("extra");
       saved.extra_hashes = extra.at("files").get<std::map<std::string, std::string>>();
@@ -314,8 +355,32 @@ std::string load_parameters(const fs::path& checkpoint, const TrainState& state)
   return saved.param_hash;
 }
 
+fs::path checkpoint_path(const fs::path& run, std::int64_t step) {
+  return folder_of(run) / name_of("step", step);
+}
+
+std::vector<fs::path> checkpoints_of(const fs::path& run) {
+  using History = std::optional<std::vector<std::int64_t>>;
+  std::vector<std::pair<History, fs::path>> found;
+  if (!fs::is_directory(folder_of(run))) return {};
+  History newest;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(run))) {
+    if (!entry.is_directory() || step_of(entry.path()) < 0) continue;
+    found.emplace_back(history_of(entry.path()), entry.path());
+    newest = std::max(newest, found.back().first);
+  }
+  const auto age = [&](const std::pair<History, fs::path>& checkpoint) {
+    return std::pair(checkpoint.first ? checkpoint.first : newest, step_of(checkpoint.second));
+  };
+  std::sort(found.begin(), found.end(),
+            [&](const auto& a, const auto& b) { return age(a) < age(b); });
+  std::vector<fs::path> paths;
+  for (const auto& [history, path] : found) paths.push_back(path);
+  return paths;
+}
+
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {
-  const std::vector<fs::path> all = checkpoints_by_step(run);
+  const std::vector<fs::path> all = checkpoints_of(run);
   return all.empty() ? std::nullopt : std::optional(all.back());
 }
 
@@ -333,19 +398,18 @@ fs::path checkpoint_in(const std::string& option, const fs::path& folder) {
   return *newest;
 }
 
-void prune_checkpoints(const fs::path& run, std::int64_t keep) {
-  const std::vector<fs::path> all = checkpoints_by_step(run);
-  if (keep == 0 || static_cast<std::int64_t>(all.size()) <= keep) return;
-  for (auto old = all.begin(); old != all.end() - keep; ++old) {
-    // Renamed first: a kill in between must not leave half a checkpoint under its name.
-    const fs::path hidden = checkpoints_of(run) / (kPartialPrefix + old->filename().string());
-    fs::rename(*old, hidden);
-    fs::remove_all(hidden);
+void prune_checkpoints(const fs::path& run, std::int64_t keep, std::int64_t num_unproven) {
+  if (keep == 0) return;
+  const std::vector<fs::path> all = checkpoints_of(run);
+  const std::int64_t num_good = std::ssize(all) - num_unproven;
+  for (std::int64_t i = 0; i < std::ssize(all); ++i) {
+    const bool is_kept = i < num_good ? i >= num_good - keep : i + 1 == std::ssize(all);
+    if (!is_kept) delete_checkpoint(all[static_cast<std::size_t>(i)]);
   }
 }
 
 void check_can_save(const fs::path& run) {
-  const fs::path folder = checkpoints_of(run);
+  const fs::path folder = folder_of(run);
   const fs::path tried = folder / (std::string(kPartialPrefix) + "try");
   const bool is_new = !fs::exists(folder);
   make_folders(tried);
@@ -353,10 +417,21 @@ void check_can_save(const fs::path& run) {
   if (is_new) fs::remove(folder);
 }
 
+fs::path set_aside_checkpoint(const fs::path& run, std::int64_t step) {
+  std::vector<fs::path> former;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(run))) {
+    if (entry.path().filename().string().starts_with("diverged_")) former.push_back(entry.path());
+  }
+  for (const fs::path& checkpoint : former) delete_checkpoint(checkpoint);
+  const fs::path aside = folder_of(run) / name_of("diverged", step);
+  rename_on_disk(checkpoint_path(run, step), aside);
+  return aside;
+}
+
 void sweep_partial_checkpoints(const fs::path& run) {
-  if (!fs::is_directory(checkpoints_of(run))) return;
+  if (!fs::is_directory(folder_of(run))) return;
   std::vector<fs::path> leftovers;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_of(run))) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(run))) {
     if (entry.path().filename().string().starts_with(kPartialPrefix))
       leftovers.push_back(entry.path());
   }

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/core/json.hpp"
 #include "common/model/model_options.hpp"
@@ -42,9 +43,10 @@ struct SaveOptions {
   at::ScalarType copy_dtype = at::kFloat;
 };
 
-// Writes RUN/checkpoints/step_NNNNNN; throws CheckError if it already exists. `config` is stored
-// for the reader's information. Visits each tensor once: parameters, then the optimizer's, then
-// those of the extra files.
+// Writes RUN/checkpoints/step_NNNNNN; if that fails, nothing is left of it. One that exists is replaced
+// if its history is not newer than the state's: the run has come by this step again. Throws
+// CheckError if either has no history. `config` is stored for the reader's information. Visits each
+// tensor once: parameters, then the optimizer's, then those of the extra files.
 SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t step,
                                 const TrainState& state, const Json& config,
                                 const SaveOptions& options = {});
@@ -61,6 +63,7 @@ struct LoadedCheckpoint {
   std::string reference_hash;                       // as in TrainState
   std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
   std::map<std::string, std::int64_t> extra_counts;
+  std::vector<std::int64_t> history;         // as in TrainState
   std::optional<LossScaleState> loss_scale;  // of a run that has, or once had, fp16
 };
 
@@ -79,15 +82,28 @@ std::string load_parameters(const std::filesystem::path& checkpoint, const Train
 // Reads no tensor. Throws CheckError if that is damaged.
 LoadedCheckpoint describe_checkpoint(const std::filesystem::path& checkpoint);
 
-// The checkpoint with the highest step in RUN/checkpoints, if there is one.
+// RUN/checkpoints/step_NNNNNN.
+std::filesystem::path checkpoint_path(const std::filesystem::path& run, std::int64_t step);
+
+// The checkpoints in RUN/checkpoints, the newest last: by history, then by step. One whose state.json
+// is damaged is ordered by its step, as if it had the newest history.
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run);
+
+// The newest of them, if there is one.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 
 // The checkpoint that the value of `option` names: itself a checkpoint, or a run, which means that
 // run's newest one. Throws CheckError naming the option if it is neither.
 std::filesystem::path checkpoint_in(const std::string& option, const std::filesystem::path& folder);
 
-// Deletes all but the newest `keep` checkpoints; 0 deletes none.
-void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep);
+// Deletes all but the newest `keep` good checkpoints; 0 deletes none. The newest `num_unproven` ones are
+// not known to be good: of these, the newest stays as well.
+void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep,
+                       std::int64_t num_unproven = 0);
+
+// Renames the checkpoint of this step, from which no run could go on, to RUN/checkpoints/
+// diverged_NNNNNN, and deletes what had such a name before. Returns its new path.
+std::filesystem::path set_aside_checkpoint(const std::filesystem::path& run, std::int64_t step);
 
 // Before the first step, so that a run does not end with what it cannot save: makes the folder of
 // the checkpoints and another in it, and removes both again. Throws CheckError with the name and the

@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <fstream>
 
 #include "common/core/check.hpp"
@@ -381,6 +384,57 @@ TEST_F(CheckpointTest, NothingIsEverReplaced) {
   EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(state_.parameters));
 }
 
+// Of a run whose state was replaced by an older one. What goes on from there is newer.
+TEST_F(CheckpointTest, TheNewerHistoryIsTheNewerCheckpoint) {
+  const auto save = [&](std::int64_t step, std::vector<std::int64_t> history) {
+    TrainState state = state_;
+    state.history = std::move(history);
+    return save_checkpoint(folder_.path(), step, state, Json::object()).path;
+  };
+  const auto names = [&] {
+    std::vector<std::string> found;
+    for (const fs::path& path : checkpoints_of(folder_.path())) found.push_back(path.filename());
+    return found;
+  };
+  using ::testing::ElementsAre;
+  save(20, {});
+  save(15, {5, 9});
+  save(14, {5, 10});
+  EXPECT_EQ(describe_checkpoint(save(13, {6, 1})).history, (std::vector<std::int64_t>{6, 1}));
+  EXPECT_THAT(names(), ElementsAre("step_000020", "step_000015", "step_000014", "step_000013"));
+  EXPECT_THROW(save(13, {5, 11}), CheckError);
+  EXPECT_THROW(save(20, {6, 1}), CheckError);  // one without a history is never replaced
+  save(14, {6, 1});
+  save(14, {6, 1});
+  save(15, {6, 2});
+  EXPECT_THAT(names(), ElementsAre("step_000020", "step_000013", "step_000014", "step_000015"));
+  // What is damaged is neither passed over nor preferred.
+  flip_byte(checkpoint_path(folder_.path(), 14) / "state.json", 100);
+  EXPECT_THAT(names(), ElementsAre("step_000020", "step_000013", "step_000014", "step_000015"));
+  prune_checkpoints(folder_.path(), 2);
+  EXPECT_THAT(names(), ElementsAre("step_000014", "step_000015"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path() / "checkpoints"), {}), 2);
+}
+
+// As on a full disk.
+TEST_F(CheckpointTest, ASaveThatFailsLeavesNothing) {
+  const fs::path good = save_checkpoint(folder_.path(), 1, state_, Json::object()).path;
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  for (const char* first_too_large : {"model.safetensors", "state.json"}) {
+    const rlim_t limit = fs::file_size(good / first_too_large) - 1;
+    const rlimit lower = {limit, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &lower), 0);
+    EXPECT_THROW(save_checkpoint(folder_.path(), 2, state_, Json::object()), CheckError);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_THAT(checkpoints_of(folder_.path()), ::testing::ElementsAre(good));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path() / "checkpoints"), {}), 1);
+  }
+  std::signal(SIGXFSZ, old_handler);
+  save_checkpoint(folder_.path(), 2, state_, Json::object());
+}
+
 TEST_F(CheckpointTest, PruningKeepsTheNewestAndSweepsUpLeftovers) {
   for (const std::int64_t step : {9, 10, 100, 1000000})
     save_checkpoint(folder_.path(), step, state_, Json::object());
@@ -393,6 +447,13 @@ TEST_F(CheckpointTest, PruningKeepsTheNewestAndSweepsUpLeftovers) {
   EXPECT_FALSE(fs::exists(folder_.path() / "checkpoints" / "step_000010"));
   EXPECT_TRUE(fs::exists(folder_.path() / "checkpoints" / "step_000100"));
   EXPECT_EQ(newest_checkpoint(folder_.path())->filename(), "step_1000000");
+  prune_checkpoints(folder_.path(), 1, /*num_unproven=*/1);
+  EXPECT_TRUE(fs::exists(folder_.path() / "checkpoints" / "step_000100"));
+  save_checkpoint(folder_.path(), 1000001, state_, Json::object());
+  prune_checkpoints(folder_.path(), 1, /*num_unproven=*/2);
+  EXPECT_TRUE(fs::exists(folder_.path() / "checkpoints" / "step_000100"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "checkpoints" / "step_1000000"));
+  EXPECT_EQ(newest_checkpoint(folder_.path())->filename(), "step_1000001");
   EXPECT_FALSE(newest_checkpoint(folder_.path() / "nowhere").has_value());
 }
 

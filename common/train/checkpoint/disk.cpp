@@ -40,14 +40,19 @@ std::string read_text_file(const std::string& path, std::uintmax_t most_bytes) {
 
 void write_text_file(const std::string& path, const std::string& text) {
   const std::string partial = path + ".partial";
-  {
+  std::error_code ignored;
+  fs::remove(partial, ignored);  // it may be a link to something else
+  try {
     std::ofstream file(partial, std::ios::binary);
     file << text;
-    file.flush();
+    file.close();
     check(file.good(), partial, ": cannot be written: ", std::strerror(errno));
+    sync_to_disk(partial);
+    rename_on_disk(partial, path);
+  } catch (...) {
+    fs::remove(partial, ignored);
+    throw;
   }
-  sync_to_disk(partial);
-  rename_on_disk(partial, path);
 }
 
 void make_folders(const fs::path& folder) {
@@ -176,8 +181,10 @@ bool FolderLock::try_lock(const std::string& what) {
   } catch (const CheckError& error) {
     throw CheckError(concat(what, ": cannot be created: ", error.what()));
   }
-  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor_ < 0 && errno == ENOENT) return false;  // the folder was deleted meanwhile
+  check(descriptor_ >= 0 || errno != ELOOP, what, ": cannot be locked: ", file_.string(),
+        " is a link, and what it points to would be overwritten: remove it");
   check(descriptor_ >= 0, what, ": cannot be locked: ", std::strerror(errno));
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const int reason = errno;

@@ -203,6 +203,20 @@ TEST(FolderLock, NeverHasTwoHolders) {
   EXPECT_EQ(num_shared, 0);
 }
 
+TEST(FolderLock, ALinkIsNotFollowed) {
+  const TempFolder folder;
+  const std::string precious = folder.write("precious", "do not overwrite");
+  fs::create_symlink(precious, folder.path(".lock"));
+  expect_throws<CheckError>([&] { FolderLock(folder.path(), "--out run"); },
+                            {"--out run", ".lock is a link"});
+  EXPECT_EQ(read_text_file(precious), "do not overwrite");
+  EXPECT_TRUE(fs::is_symlink(folder.path(".lock")));
+  fs::create_symlink(precious, folder.path("text.partial"));
+  write_text_file(folder.path("text"), "new");
+  EXPECT_EQ(read_text_file(precious), "do not overwrite");
+  EXPECT_EQ(read_text_file(folder.path("text")), "new");
+}
+
 TEST(FolderLock, AnImpossibleFolderIsNamed) {
   const TempFolder folder;
   folder.write("file", "");

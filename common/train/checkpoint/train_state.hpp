@@ -39,6 +39,10 @@ struct TrainState {
   BatchStream* batches = nullptr;  // of this rank, for the report and a step back; not stored
   std::vector<ExtraFile> extra_files = {};
   std::map<std::string, std::int64_t> extra_counts = {};
+  // For a run whose state may be replaced by an older one, which nevertheless is the one that goes on:
+  // of two histories the lexicographically larger one is the newer, whatever the steps. Empty: the
+  // higher step is the newer.
+  std::vector<std::int64_t> history = {};
   bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
   std::optional<ModelOptions> model = {};  // nothing: what no shape tells of it is not known
   std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none

@@ -239,7 +239,7 @@ void declare_output(OptionTable& t, TrainOptions& o) {
   t.choice("--save-dtype", o.output.save_dtype, kFormats,
            "bf16 or fp16: each checkpoint also holds its parameters in 16 bits, for other tools")
       .changes_no_bits();
-  t.number("--keep", o.output.keep, kCount, "how many of the newest checkpoints to keep; 0: all")
+  t.number("--keep", o.output.keep, kCount, "how many good checkpoints to keep; 0: all")
       .changes_no_bits();
   t.value("--sample", o.output.sample, "text for the trained model to continue at the end")
       .changes_no_bits();

@@ -34,7 +34,7 @@ struct OutputOptions {
   std::int64_t save_every = 0;  // 0: at the end only
   // A second, smaller copy of the parameters in each checkpoint, for other tools; fp32: none.
   at::ScalarType save_dtype = at::kFloat;
-  std::int64_t keep = 3;  // how many of the newest checkpoints are kept; 0: all
+  std::int64_t keep = 3;  // how many of the newest good checkpoints are kept; 0: all
   bool is_quiet = false;  // nothing on the console
 };
 

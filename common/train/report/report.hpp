@@ -64,7 +64,7 @@ struct TrainReport {
   double product_flops_per_s = 0;  // of this rank's matrix products; 0: not measured
   std::vector<ValidationLoss> val_losses;
   std::int64_t skipped_steps = 0;
-  std::int64_t repeated_steps = 0;   // because an exact sum left its range
+  std::int64_t repeated_steps = 0;   // because an exact sum left its range, or lost digits
   std::string param_hash;            // of the final parameters; empty if no state was handed over
   std::int64_t data_bytes_read = 0;  // by this rank
   MemoryReading memory;              // live: between steps; peaks: during training, saves left out
