@@ -24,6 +24,7 @@ import tempfile
 from pathlib import Path
 
 from draw_trace import draw, median_step
+from launcher.checkout import write_or_fail
 from launcher.console import SelfTest, new_file
 from launcher.tables import table
 from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
@@ -136,7 +137,7 @@ def main():
         number = median_step(trace) if arguments.step is None else arguments.step
         if any(rank.step(number) is None for rank in trace.ranks):
             parser.error(f"--step {number}: the trace has no such step")
-        arguments.svg.write_text(draw(trace, number))
+        write_or_fail(arguments.svg, draw(trace, number))
         print(f"wrote {arguments.svg}: step {number}")
     return 0
 
