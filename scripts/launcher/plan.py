@@ -223,7 +223,11 @@ class Trainers:
     @functools.cache
     def facts(self, step, ranks, words):
         """Raises Refusal."""
-        return json.loads(self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--json"))
+        output = self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--json")
+        facts = json.loads(output)
+        for rank in facts["ranks"]:
+            rank["sends"] = rank["sends"] or {}  # of step 0, which has no plan of what it sends
+        return facts
 
     def train(self, step, ranks, words):
         """The report."""
@@ -383,8 +387,9 @@ def remedies(trainers, ranks, words, memory):
     """(ranks, options, what holds least with them) of what fits; else of what comes nearest."""
     tried = []
     for more, options in changes(ranks, trainers.facts(STEP3, ranks, words)["config"]):
-        if any(each.fits(memory) and more > on for on, _, each in tried):
-            break  # fewer ranks will do
+        enough = [(on, used) for on, used, each in tried if each.fits(memory)]
+        if any(on < more or set(used) <= set(options) for on, used in enough):
+            continue  # fewer ranks will do, or fewer options
         changed = (*without(words, names_in(options)), *options)
         if least := least_held(trainers, more, changed):
             tried.append((more, options, least))
