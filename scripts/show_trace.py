@@ -9,7 +9,8 @@ left out.
 
     waiting     blocked in a wait() for an operation
     computing   all other time
-    in flight   something that this rank sends or receives has begun and is not known to be done
+    in flight   something that this rank sends or receives has begun and is not known to be done; a message is in flight from
+                when its send begins until it is received
     hidden      the share of the time in flight in which the rank was not waiting
     bubble      of a pipeline: the share of the time from the first forward of a step, on any stage, to its last backward in
                 which this stage ran neither
@@ -72,6 +73,28 @@ def made_trace(slices):
     return {"otherData": about, "traceEvents": events}
 
 
+def made_messages():
+    """In a step from 100 to 200 us, a message leaves rank 0 at 110 and arrives at 130; another leaves at
+    140 and arrives at 170. Rank 0 learns of both at 190. Rank 1 has begun to receive both at 105.
+    What leaves at 190 arrives nowhere in the trace."""
+    content = made_trace({"span": [(100, 200, "step", {"step": 1})]})
+    message = {"label": "", "group": "world", "from": 0, "to": 1, "tag": 0, "sent_bytes": 8}
+
+    def add(pid, category, kind, begin, end, number):
+        args = {**message, "kind": kind, "number": number}
+        event = {"ph": "X", "pid": pid, "tid": 2, "ts": begin, "dur": end - begin}
+        content["traceEvents"].append({**event, "cat": category, "name": kind, "args": args})
+
+    for number, begin in enumerate((110, 140)):
+        add(1, "operation", "send", begin, 190, number)
+    add(1, "wait", "send", 160, 190, 1)
+    add(1, "operation", "send", 190, 190, 2)
+    add(2, "operation", "recv", 105, 130, 0)
+    add(2, "operation", "recv", 105, 170, 1)
+    add(2, "wait", "recv", 115, 130, 0)
+    return content
+
+
 def self_test():
     from stand_ins import refusal
 
@@ -101,6 +124,10 @@ def self_test():
         path.write_text(json.dumps(content))
         drawing = draw(read_trace(path), 2)
         assert 'class="gradients"' in drawing and ">block2<" in drawing and "bucket" not in drawing, "a unit's bucket has not its name"
+        path.write_text(json.dumps(made_messages()))
+        trace = read_trace(path)
+        found = [(own.in_flight, own.hidden) for own in (account(rank, [1]) for rank in trace.ranks)]
+        assert found == [(0.5, 0.8), (0.5, 0.7)], f"{found} of a message's two ends"
         for text in ("", "[]", "[" * 100_000, '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):
             path.write_text(text)
             assert refusal(ValueError, read_trace, path), f"read {text[:40]!r} as a trace"

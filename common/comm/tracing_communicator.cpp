@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/comm/known_arrival.hpp"
 #include "common/comm/members.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/comm/work_then.hpp"
@@ -17,7 +18,8 @@ namespace {
 class TracedWork final : public WorkThen {
  public:
   TracedWork(WorkPtr inner, TraceLog& log, const TracedOperation& operation)
-      : WorkThen(std::move(inner), [this] { add_to_log(); }), log_(log), operation_(operation) {}
+      : TracedWork(dynamic_cast<const KnownArrival*>(inner.get()), std::move(inner), log,
+                   operation) {}
 
   void wait() override {
     operation_.wait_begin_ns = trace_now_ns();
@@ -26,11 +28,20 @@ class TracedWork final : public WorkThen {
   }
 
  private:
+  TracedWork(const KnownArrival* message, WorkPtr inner, TraceLog& log,
+             const TracedOperation& operation)
+      : WorkThen(std::move(inner), [this] { add_to_log(); }),
+        message_(message),
+        log_(log),
+        operation_(operation) {}
+
   void add_to_log() {
     operation_.end_ns = trace_now_ns();
+    if (message_ != nullptr) operation_.arrival_ns = message_->arrival_ns();
     log_.add(operation_);
   }
 
+  const KnownArrival* message_;  // the inner work, if it is one; or null
   TraceLog& log_;
   TracedOperation operation_;
 };
