@@ -22,6 +22,7 @@
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/launcher_environment.hpp"
@@ -155,6 +156,20 @@ double measure_products(const TrainOptions& options, Communicator& comm) {
   return own[static_cast<std::size_t>(std::ranges::max_element(of_all) - of_all.begin())];
 }
 
+std::string percent_text(double percent) {
+  return concat(percent < 10 ? std::round(10 * percent) / 10 : std::round(percent));
+}
+
+// How far apart the steps are: the shares in which the slower and the faster quarter of them begin.
+// Nothing if there are too few.
+std::string spread_text(double percent, double mean_s, std::vector<double> step_s) {
+  if (step_s.size() < 4) return "";
+  std::ranges::sort(step_s);
+  const double slow_s = step_s[step_s.size() * 3 / 4], fast_s = step_s[step_s.size() / 4];
+  return concat(" (half of the steps: ", percent_text(percent * mean_s / slow_s), " to ",
+                percent_text(percent * mean_s / fast_s), "%)");
+}
+
 // Time, speed and this rank's memory. The mean leaves the first step out, which warms up.
 std::string describe_end(const TrainReport& report, const TrainOptions& options, const Json& json,
                          double total_s, std::optional<std::int64_t> working) {
@@ -168,8 +183,8 @@ std::string describe_end(const TrainReport& report, const TrainOptions& options,
              std::round(10 * ms) / 10, " ms per step");
   if (json.contains("product_speed_share")) {
     const double percent = 100 * json["product_speed_share"].get<double>();
-    text += concat(", ", percent < 10 ? std::round(10 * percent) / 10 : std::round(percent),
-                   "% of this machine's product speed");
+    text += concat(", ", percent_text(percent), "% of this machine's product speed",
+                   spread_text(percent, ms / 1e3, {warm, report.step_seconds.end()}));
   }
   if (has_own_ledger(options)) {
     text += concat("\npeak memory ", format_bytes(report.memory.peak_bytes));
