@@ -35,6 +35,17 @@ def percent(share):
     return "-" if share is None else f"{100 * share:.1f}%"
 
 
+def spread(rank, steps):
+    """How far the shares of single steps are apart."""
+    singles = [account(rank, [number]) for number in steps]
+    said = []
+    for name in ("waiting", "in_flight", "hidden"):
+        shares = [share for own in singles if (share := getattr(own, name)) is not None]
+        if shares:
+            said.append(f"{name.replace('_', ' ')} {percent(min(shares))} to {percent(max(shares))}")
+    return ", ".join(said)
+
+
 def summary(trace):
     """Lines of text."""
     steps = measured_steps(trace)
@@ -50,6 +61,8 @@ def summary(trace):
     link = trace.about["config"].get("link")
     said = [f"{trace.about['step']}, {ranks_of(trace)}{f', --link {link}' if link else ''}, steps {steps[0]} to {steps[-1]}:"]
     said += ["", table(lines, numbers_right=True), ""]
+    if len(steps) > 1:
+        said += [f"rank {i}, step by step: {spread(rank, steps)}" for i, rank in enumerate(trace.ranks)]
     for rank, own in enumerate(accounts):
         longest = sorted(own.waited_for.items(), key=lambda item: -item[1])[:3]
         if longest:
@@ -124,6 +137,10 @@ def self_test():
         path.write_text(json.dumps(content))
         drawing = draw(read_trace(path), 2)
         assert 'class="gradients"' in drawing and ">block2<" in drawing and "bucket" not in drawing, "a unit's bucket has not its name"
+        third = trace.ranks[0].spans[1]._replace(begin=210, end=290, args={"step": 3})
+        found = spread(trace.ranks[0]._replace(spans=[*trace.ranks[0].spans, third]), [2, 3])
+        wanted = "waiting 0.0% to 20.0%, in flight 0.0% to 40.0%, hidden 50.0% to 50.0%"
+        assert found == wanted, found
         path.write_text(json.dumps(made_messages()))
         trace = read_trace(path)
         found = [(own.in_flight, own.hidden) for own in (account(rank, [1]) for rank in trace.ranks)]
