@@ -89,14 +89,14 @@ void print_head(const OverlapOptions& options, const Replica& replica, World& wo
                              "; medians of ", options.num_rounds, " rounds, times in ms\n")
                           .c_str());
   std::printf("%-28s %11s %9s %9s %9s %9s %9s %7s %10s\n", "", "operations", "T_forward",
-              "T_compute", "T_comm", "T_step", "exposed", "hidden", "vs step 1");
+              "T_compute", "T_comm", "T_step", "exposed", "overlap", "vs step 1");
   std::fflush(stdout);
 }
 
 void print_row(const OverlapFigures& row, const OverlapFigures& baseline) {
   std::printf("%-28s %11lld %9.1f %9.1f %9.1f %9.1f %9.1f %7.2f %8.2f x\n", row.name.c_str(),
               static_cast<long long>(row.num_operations), 1e3 * row.forward_s, 1e3 * row.compute_s,
-              1e3 * row.comm_s, 1e3 * row.step_s, 1e3 * row.exposed_s(), row.hidden(),
+              1e3 * row.comm_s, 1e3 * row.step_s, 1e3 * row.exposed_s(), row.overlap(),
               speedup(row, baseline));
 }
 

@@ -72,7 +72,7 @@ void Replica::forward_and_backward(const LossSum& loss_sum_fn) {
   accumulate_gradients(loss_sum_fn, batch_, num_targets_);
 }
 
-double OverlapTimes::hidden() const {
+double OverlapTimes::overlap() const {
   return (compute_s + comm_s - step_s) / std::min(compute_s, comm_s);
 }
 

@@ -7,7 +7,7 @@
 //   T_step      forward, backward and collectives, as the step of the course runs them
 //
 //   exposed = T_step − T_compute             the remaining cost of communication
-//   hidden  = (T_compute + T_comm − T_step) / min(T_compute, T_comm)      1: all that can be hidden
+//   overlap = (T_compute + T_comm − T_step) / min(T_compute, T_comm)      1: all that can be hidden
 //
 // A time is that of the slowest rank; a figure is the median over rounds. Fetching the batch,
 // clipping and the optimizer are left out, because no step overlaps them with communication.
@@ -74,7 +74,7 @@ struct OverlapTimes {
   double step_s = 0;
 
   double exposed_s() const { return step_s - compute_s; }
-  double hidden() const;
+  double overlap() const;
 };
 
 struct OverlapFigures : OverlapTimes {  // the medians

@@ -86,7 +86,7 @@ void print_head(const RoundsOptions& options, bool is_mpi) {
               "waiting", "of it a round", "hidden");
 }
 
-// Hidden: the share of the wait without a delay.
+// Hidden: the share of the communication time, which is the wait without a delay.
 void print_row(const std::string& name, const std::string& formula, const RoundsTimeline& timeline,
                double wait_without_delay_s) {
   std::printf("%-26s %10.3f %12s %9.1f%% %13.2f ms %9.0f%%\n", name.c_str(), timeline.total_s,

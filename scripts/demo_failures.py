@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Kills a worker that may die, starts it again, and shows what the others notice.
 
-    ./ladder demo failures [--workers 3] [--steps 3000] [--out FOLDER] [options of elastic]
+    ./ladder demo failures [--workers 3] [--kill 1] [--steps 3000] [--out FOLDER] [options of elastic]
 
-Starts a lighthouse and workers, each a process of its own. After a quarter of the steps, worker 1 is killed (SIGKILL);
-after half of them it starts again, from nothing. Shows what each says about the group, and at the end how long the
-others waited, and that all have the same global parameters. Exit code 1 if they do not. Standard library only.
+Starts a lighthouse and workers, each a process of its own. After a quarter of the steps, one is killed
+(SIGKILL), after half of them it starts again, from nothing. Shows what each says about the group, and at the end how long
+the others waited, and that all have the same global parameters. Exit code 1 if they do not. Standard library only.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from launcher.checkout import BUILD, ROOT
-from launcher.processes import end, hold_signals, is_asked_to_stop, start
+from launcher.processes import call, end, hold_signals, is_asked_to_stop, start
 
 MODEL = ["--layers", "2", "--heads", "2", "--channels", "32", "--context", "32", "--micro-batch-size", "2"]
 TIME_OUT_S = 3
@@ -68,23 +68,28 @@ class Demo:
     def __init__(self, arguments):
         self.arguments, self.start_s, self.children, self.workers = arguments, time.monotonic(), [], {}
         build = arguments.build / "step9_diloco/elastic"
+        self.program, self.port = build / "elastic", 1
+        check = [*self.command(0, "0"), "--print-config"]
+        if code := call(check, stdout=subprocess.DEVNULL):
+            sys.exit(code)  # it has said which option it refuses
         arguments.out.mkdir(parents=True, exist_ok=True)
         self.port = start_lighthouse(build, arguments.out / "lighthouse.log", self.children)
-        self.program = build / "elastic"
 
     def show(self, text):
         # One write: print() writes the end of a line apart, and each worker has a thread that shows.
         sys.stdout.write(f"{time.monotonic() - self.start_s:6.1f} s   {text}\n")
         sys.stdout.flush()
 
-    def start(self, number, name):
+    def command(self, number, name):
         out = self.arguments.out / name
-        command = [
+        return [
             self.program, *MODEL, "--steps", self.arguments.steps, "--sync-every", 20, "--log-every", 20, "--elastic", f"127.0.0.1:{self.port}",
             "--worker", number, "--workers", self.arguments.workers, "--join-timeout", TIME_OUT_S, "--round-timeout", TIME_OUT_S, "--out", out,
             *self.arguments.options,
         ]  # fmt: skip
-        worker = Worker(number, command, self.show)
+
+    def start(self, number, name):
+        worker = Worker(number, self.command(number, name), self.show)
         self.children.append(worker.process)
         self.workers[number] = worker
 
@@ -103,23 +108,26 @@ class Demo:
         return max(pauses)[0] if pauses else 0.0, usual
 
     def run(self):
-        arguments = self.arguments
+        arguments, victim = self.arguments, self.arguments.kill
         for number in range(arguments.workers):
             self.start(number, str(number))
         self.show(f"{arguments.workers} workers and a lighthouse are started; a round is 20 steps")
         self.wait_for_step(arguments.steps // 4)
         killed_s = time.monotonic()
-        self.workers[1].process.kill()
-        self.show(f"KILLED worker 1, at step {self.workers[0].step}")
+        self.workers[victim].process.kill()
+        self.show(f"KILLED worker {victim}, at step {self.workers[0].step}")
         self.wait_for_step(arguments.steps // 2)
-        self.show(f"STARTED worker 1 again, with an empty folder, at step {self.workers[0].step}")
-        self.start(1, "1-again")
+        self.show(
+            f"STARTED worker {victim} again, with an empty folder, at step {self.workers[0].step}"
+        )
+        again = f"{victim}-again"
+        self.start(victim, again)
         codes = [worker.wait() for worker in self.workers.values()]
         if is_asked_to_stop() or any(codes):
             return 130 if is_asked_to_stop() else 1
         pause_s, usual_s = self.longest_pause_s(killed_s)
         self.show(f"a round usually takes {usual_s:.2f} s; the one with the kill took {pause_s:.2f} s")
-        names = ["0", "1-again", *(str(number) for number in range(2, arguments.workers))]
+        names = [again if number == victim else str(number) for number in range(arguments.workers)]
         reports = {name: json.loads((arguments.out / name / "report.json").read_text()) for name in names}
         for name, report in reports.items():
             print(f"  worker {name:8} {len(report['losses']):6} steps   loss {report['losses'][-1]:.3f}   "
@@ -130,14 +138,30 @@ class Demo:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder demo failures")
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="./ladder demo failures",
+        allow_abbrev=False,
+    )
     parser.add_argument("--build", type=Path, default=BUILD, help="where the trainer is")
     parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument(
+        "--kill",
+        type=int,
+        default=1,
+        metavar="WORKER",
+        help="which one (default 1); not 0, which is watched",
+    )
     parser.add_argument("--steps", type=int, default=3000, help="inner steps; a multiple of 20")
     parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
     arguments, arguments.options = parser.parse_known_args()
     if arguments.workers < 2:
         parser.error(f"--workers is {arguments.workers}: one is killed, so there must be another")
+    if not 0 < arguments.kill < arguments.workers:
+        parser.error(
+            f"--kill is {arguments.kill}: of workers 0 to {arguments.workers - 1}, it can kill those from 1 on"
+        )
     arguments.out = arguments.out or ROOT / "runs" / time.strftime("demo-%Y%m%d-%H%M%S")
     hold_signals()
     demo = Demo(arguments)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from compare_runs import differences
 from launcher.accounts import HELD, bytes_sent, memory_faults
+from launcher.checkout import write_or_fail
 from launcher.console import SelfTest
 from launcher.rungs import FILE, is_corpus, read_rungs
 from launcher.tables import table_of
@@ -344,8 +345,8 @@ def main():
 
     note = NOTE + ("*: trained with your own answers to exercises.\n" if arguments.own else "")
     text = "\n\n".join([table_of(rows, LEARNING), table_of(rows, COST), note])
-    (arguments.run / "table.md").write_text(text)
-    (arguments.run / "table.json").write_text(json.dumps(rows, indent=1) + "\n")
+    write_or_fail(arguments.run / "table.md", text)
+    write_or_fail(arguments.run / "table.json", json.dumps(rows, indent=1) + "\n")
     print("\n" + text, end="")
     for row in rows:
         for fault in row["faults"]:

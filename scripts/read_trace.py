@@ -62,10 +62,28 @@ def read_trace(path):
             slices = {"span": rank.spans, "wait": rank.waits, "operation": rank.operations}[event["cat"]]
             end = round(event["ts"] + event["dur"], 3)  # whole nanoseconds, so that parts end with the whole
             slices.append(Slice(event["ts"], end, event["name"], event["args"], event["tid"]))
+        cut_messages(ranks)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: is not a file that --trace has written: {error!r}") from None
     messages = [(begun[key], ended[key]) for key in begun if key in ended]
     return Trace(about, ranks, messages)
+
+
+def cut_messages(ranks):
+    """A message is in flight from the begin of its send until its recv is done. A rank that waits for its send later learns
+    nothing new, and one that waits for its recv before that is not receiving yet."""
+    ends = defaultdict(dict)
+    for rank in ranks:
+        for place, one in enumerate(rank.operations):
+            if "from" in one.args:
+                of = tuple(one.args[name] for name in ("group", "from", "to", "tag", "number"))
+                ends[of][one.args["kind"]] = (rank.operations, place)
+    for both in ends.values():
+        if both.keys() == {"send", "recv"}:
+            (sends, i), (recvs, j) = both["send"], both["recv"]
+            send, recv = sends[i], recvs[j]
+            sends[i] = send._replace(end=max(send.begin, min(send.end, recv.end)))
+            recvs[j] = recv._replace(begin=min(recv.end, max(recv.begin, send.begin)))
 
 
 # ---- what ranks did with their time ------------------------------------------------------------------------------------

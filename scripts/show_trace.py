@@ -9,7 +9,8 @@ left out.
 
     waiting     blocked in a wait() for an operation
     computing   all other time
-    in flight   something that this rank sends or receives has begun and is not known to be done
+    in flight   something that this rank sends or receives has begun and is not known to be done; a message is in flight from
+                when its send begins until it is received
     hidden      the share of the time in flight in which the rank was not waiting
     bubble      of a pipeline: the share of the time from the first forward of a step, on any stage, to its last backward in
                 which this stage ran neither
@@ -25,6 +26,7 @@ import tempfile
 from pathlib import Path
 
 from draw_trace import bounds, draw, median_step
+from launcher.checkout import write_or_fail
 from launcher.console import SelfTest, new_file
 from launcher.tables import table
 from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
@@ -32,6 +34,17 @@ from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
 
 def percent(share):
     return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def spread(rank, steps):
+    """How far the shares of single steps are apart."""
+    singles = [account(rank, [number]) for number in steps]
+    said = []
+    for name in ("waiting", "in_flight", "hidden"):
+        shares = [share for own in singles if (share := getattr(own, name)) is not None]
+        if shares:
+            said.append(f"{name.replace('_', ' ')} {percent(min(shares))} to {percent(max(shares))}")
+    return ", ".join(said)
 
 
 def summary(trace):
@@ -49,6 +62,8 @@ def summary(trace):
     link = trace.about["config"].get("link")
     said = [f"{trace.about['step']}, {ranks_of(trace)}{f', --link {link}' if link else ''}, steps {steps[0]} to {steps[-1]}:"]
     said += ["", table(lines, numbers_right=True), ""]
+    if len(steps) > 1:
+        said += [f"rank {i}, step by step: {spread(rank, steps)}" for i, rank in enumerate(trace.ranks)]
     for rank, own in enumerate(accounts):
         longest = sorted(own.waited_for.items(), key=lambda item: -item[1])[:3]
         if longest:
@@ -78,6 +93,28 @@ def made_trace(slices):
               for pid in (1, 2) for category, of in slices.items() for begin, end, name, args in of]  # fmt: skip
     about = {"step": "step4", "world_size": 2, "dropped_events": [0, 0], "clock_error_us": [0.0, 0.0], "config": {}}
     return {"otherData": about, "traceEvents": events}
+
+
+def made_messages():
+    """In a step from 100 to 200 us, a message leaves rank 0 at 110 and arrives at 130; another leaves at
+    140 and arrives at 170. Rank 0 learns of both at 190. Rank 1 has begun to receive both at 105.
+    What leaves at 190 arrives nowhere in the trace."""
+    content = made_trace({"span": [(100, 200, "step", {"step": 1})]})
+    message = {"label": "", "group": "world", "from": 0, "to": 1, "tag": 0, "sent_bytes": 8}
+
+    def add(pid, category, kind, begin, end, number):
+        args = {**message, "kind": kind, "number": number}
+        event = {"ph": "X", "pid": pid, "tid": 2, "ts": begin, "dur": end - begin}
+        content["traceEvents"].append({**event, "cat": category, "name": kind, "args": args})
+
+    for number, begin in enumerate((110, 140)):
+        add(1, "operation", "send", begin, 190, number)
+    add(1, "wait", "send", 160, 190, 1)
+    add(1, "operation", "send", 190, 190, 2)
+    add(2, "operation", "recv", 105, 130, 0)
+    add(2, "operation", "recv", 105, 170, 1)
+    add(2, "wait", "recv", 115, 130, 0)
+    return content
 
 
 def self_test():
@@ -114,6 +151,14 @@ def self_test():
         path.write_text(json.dumps(content))
         drawing = draw(read_trace(path), 2)
         assert 'class="gradients"' in drawing and ">block2<" in drawing and "bucket" not in drawing, "a unit's bucket has not its name"
+        third = trace.ranks[0].spans[1]._replace(begin=210, end=290, args={"step": 3})
+        found = spread(trace.ranks[0]._replace(spans=[*trace.ranks[0].spans, third]), [2, 3])
+        wanted = "waiting 0.0% to 20.0%, in flight 0.0% to 40.0%, hidden 50.0% to 50.0%"
+        assert found == wanted, found
+        path.write_text(json.dumps(made_messages()))
+        trace = read_trace(path)
+        found = [(own.in_flight, own.hidden) for own in (account(rank, [1]) for rank in trace.ranks)]
+        assert found == [(0.5, 0.8), (0.5, 0.7)], f"{found} of a message's two ends"
         for text in ("", "[]", "[" * 100_000, '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):
             path.write_text(text)
             assert refusal(ValueError, read_trace, path), f"read {text[:40]!r} as a trace"
@@ -155,7 +200,7 @@ def main():
         number = median_step(trace) if arguments.step is None else arguments.step
         if any(rank.step(number) is None for rank in trace.ranks):
             parser.error(f"--step {number}: the trace has no such step")
-        arguments.svg.write_text(draw(trace, number, least_us))
+        write_or_fail(arguments.svg, draw(trace, number, least_us))
         print(f"wrote {arguments.svg}: step {number}")
     return 0
 

@@ -82,7 +82,7 @@ class DilocoCostCard : public RankTest {
   }
 
   // Of the averages of a run whose transport wants ten polls for each of them.
-  double share_hidden(std::int64_t sync_delay) const {
+  double share_done_early(std::int64_t sync_delay) const {
     // The averages are larger, the round's records are not.
     constexpr std::size_t kEagerBytes = 4096;
     LazyCommunicator transport(comm_, /*num_tests=*/10, kEagerBytes);
@@ -118,9 +118,9 @@ TEST_ON_RANKS(DilocoCostCard, ARunSendsWhatItSaysInEachFormat) {
 }
 
 TEST_ON_RANKS(DilocoCostCard, ADelayHidesTheAverageIfTheTransportMustBePolled) {
-  EXPECT_EQ(share_hidden(/*sync_delay=*/0), 0);
-  EXPECT_EQ(share_hidden(1), 1);
-  EXPECT_EQ(share_hidden(2), 1);
+  EXPECT_EQ(share_done_early(/*sync_delay=*/0), 0);
+  EXPECT_EQ(share_done_early(1), 1);
+  EXPECT_EQ(share_done_early(2), 1);
 }
 
 TEST(DilocoOptions, AWireHasOneOfThreeFormats) {

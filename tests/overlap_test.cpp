@@ -53,19 +53,19 @@ class Overlap : public ::testing::Test {
   }
 
   bool is_overlapped(const OverlapFigures& f) const {
-    return f.step_s <= kSlack * bound_s(f) && f.hidden() >= kClearlyHidden;
+    return f.step_s <= kSlack * bound_s(f) && f.overlap() >= kClearlyHidden;
   }
   bool is_not_overlapped(const OverlapFigures& f) const {
-    return f.step_s > kSlack * bound_s(f) && f.hidden() <= kHardlyHidden;
+    return f.step_s > kSlack * bound_s(f) && f.overlap() <= kHardlyHidden;
   }
 
   void print(const OverlapFigures& f) const {
     if (comm().rank() > 0) return;
     std::printf(
         "%-30s T_compute %.1f (forward %.1f), T_comm %.1f, T_step %.1f ms, bound %.1f, "
-        "hidden %.2f\n",
+        "overlap %.2f\n",
         f.name.c_str(), 1e3 * f.compute_s, 1e3 * f.forward_s, 1e3 * f.comm_s, 1e3 * f.step_s,
-        1e3 * bound_s(f), f.hidden());
+        1e3 * bound_s(f), f.overlap());
   }
 
   Replica replica_;

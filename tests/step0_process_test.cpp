@@ -47,7 +47,7 @@ class Step0Process : public ProcessTest {
 TEST_F(Step0Process, WritesTheWholeReport) {
   train("--steps 30 --out run --sample line", 0,
         {"step 30/30", "sample:\nline", "report: run/report.json", "30 steps in ",
-         "% of this machine's product speed"});
+         "% of this machine's product speed (half of the steps: "});
   const Json json = report_of();
   for (const std::string& key :
        words("schema_version step world_size data_parallel_size pipeline_stages num_parameters "

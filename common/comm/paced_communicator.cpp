@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/comm/known_arrival.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -33,13 +34,14 @@ at::Tensor link_time(Clock::time_point done) {
   return time;
 }
 
-class PacedWork final : public Work {
+class PacedWork final : public Work, public KnownArrival {
  public:
   // `times_work` sends or receives the link times, or both. This rank's own link, if the operation
   // occupies it, is done at `own_link_done`.
-  PacedWork(WorkPtr inner, WorkPtr times_work, at::Tensor link_times,
+  PacedWork(WorkPtr inner, WorkPtr times_work, at::Tensor link_times, bool is_message,
             Clock::time_point own_link_done = {})
-      : inner_(std::move(inner)),
+      : is_message_(is_message),
+        inner_(std::move(inner)),
         times_work_(std::move(times_work)),
         link_times_(std::move(link_times)),
         own_link_done_(own_link_done) {}
@@ -55,6 +57,9 @@ class PacedWork final : public Work {
     times_work_->wait();
     sleep_until(links_done());
   }
+  std::int64_t arrival_ns() const override {
+    return is_message_ ? std::chrono::nanoseconds(links_done().time_since_epoch()).count() : 0;
+  }
 
  private:
   Clock::time_point links_done() const {  // once the times are here
@@ -69,6 +74,7 @@ class PacedWork final : public Work {
     }
   }
 
+  bool is_message_;
   WorkPtr inner_;
   WorkPtr times_work_;
   at::Tensor link_times_;
@@ -125,7 +131,8 @@ WorkPtr PacedCommunicator::start(const Operation& operation) {
                  : Operation{CommOp::kAllGather, no_link_times(size()), own_time};
   WorkPtr times_work = inner_.start(of_times);
   link_->of_link_times += traffic_of(of_times, size(), rank());
-  return std::make_unique<PacedWork>(std::move(work), std::move(times_work), of_times.tensor, done);
+  return std::make_unique<PacedWork>(std::move(work), std::move(times_work), of_times.tensor,
+                                     operation.is_message(), done);
 }
 
 std::unique_ptr<Communicator> PacedCommunicator::split(int color, int key) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/comm/known_arrival.hpp"
 #include "common/comm/members.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/comm/work_then.hpp"
@@ -16,8 +17,13 @@ namespace {
 
 class TracedWork final : public WorkThen {
  public:
-  TracedWork(WorkPtr inner, TraceLog& log, const TracedOperation& operation)
-      : WorkThen(std::move(inner), [this] { add_to_log(); }), log_(log), operation_(operation) {}
+  // `message`: the inner work, if its arrival is known; or null.
+  TracedWork(WorkPtr inner, const KnownArrival* message, TraceLog& log,
+             const TracedOperation& operation)
+      : WorkThen(std::move(inner), [this] { add_to_log(); }),
+        message_(message),
+        log_(log),
+        operation_(operation) {}
 
   void wait() override {
     operation_.wait_begin_ns = trace_now_ns();
@@ -28,9 +34,11 @@ class TracedWork final : public WorkThen {
  private:
   void add_to_log() {
     operation_.end_ns = trace_now_ns();
+    if (message_ != nullptr) operation_.arrival_ns = message_->arrival_ns();
     log_.add(operation_);
   }
 
+  const KnownArrival* message_;
   TraceLog& log_;
   TracedOperation operation_;
 };
@@ -109,7 +117,8 @@ WorkPtr TracingCommunicator::start(const Operation& operation) {
   WorkPtr work = inner_.start(operation);  // first: one that is refused is no operation
   TracedOperation traced = describe(operation);
   traced.begin_ns = begin_ns;
-  return std::make_unique<TracedWork>(std::move(work), log_, traced);
+  const auto* const message = dynamic_cast<const KnownArrival*>(work.get());
+  return std::make_unique<TracedWork>(std::move(work), message, log_, traced);
 }
 
 std::unique_ptr<Communicator> TracingCommunicator::split(int color, int key) {

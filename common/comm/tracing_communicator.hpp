@@ -2,8 +2,9 @@
 // which group, how many bytes, from when to when, and the wait() for it.
 //
 // An operation is taken for done when this rank learns of it: by the first test() that says so, or
-// when wait() returns. It may have been done before. On a GPU, wait() does not block the CPU, so an
-// operation that is waited for ends when the GPU has been told to wait.
+// when wait() returns. It may have been done before; of messages on a simulated link, the log knows
+// when they arrived (known_arrival.hpp). On a GPU, wait() does not block the CPU, so an operation
+// that is waited for ends when the GPU has been told to wait.
 //
 // The n-th collective of a group is its n-th on all ranks of the group. The n-th send of one rank to
 // another with a tag is received by the n-th recv of the other with that tag.

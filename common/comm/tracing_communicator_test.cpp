@@ -7,10 +7,12 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/comm/paced_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
@@ -90,6 +92,33 @@ TEST_ON_RANKS(Tracing, BothEndsOfAMessageHaveItsNumber) {
     EXPECT_EQ(message.number, i / 2 == 2 ? 1 : 0);
     EXPECT_EQ(message.sent_bytes, is_send ? 8 : 0);
   }
+}
+
+// On a simulated link, although both ends ask when it has long been there.
+TEST_ON_RANKS(Tracing, AMessageEndsWhenItArrives) {
+  if (size_ == 1) return;
+  constexpr std::int64_t kLatencyNs = 20'000'000;
+  TracingCommunicator traced(
+      std::make_unique<PacedCommunicator>(
+          comm_.split(0, rank_), Link{.latency_us = kLatencyNs * 1e-3, .gbit_per_s = 1000}),
+      log_);
+  const WorkPtr receipt = traced.recv(at::ones({2}), previous_, /*tag=*/0);
+  const std::int64_t before_ns = trace_now_ns();
+  const WorkPtr send = traced.send(at::ones({2}), next_, /*tag=*/0);
+  const std::int64_t after_ns = trace_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const std::int64_t asked_ns = trace_now_ns();
+  send->wait();
+  receipt->wait();
+  traced.all_reduce(at::ones({2}))->wait();
+  ASSERT_THAT(kinds(), ElementsAre("send", "recv", "all_reduce"));
+  const TracedOperation& sent = log_.operations()[0];
+  EXPECT_GE(sent.arrival_ns, before_ns + kLatencyNs);
+  EXPECT_LE(sent.arrival_ns, after_ns + kLatencyNs + 1000);  // and the time of 8 bytes
+  EXPECT_LE(asked_ns, sent.end_ns);
+  EXPECT_GT(log_.operations()[1].arrival_ns, 0);
+  EXPECT_LE(log_.operations()[1].arrival_ns, log_.operations()[1].end_ns);
+  EXPECT_EQ(log_.operations()[2].arrival_ns, 0);
 }
 
 // Groups are named for ranks of the world, wherever they were split from, and peers are such.

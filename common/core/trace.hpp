@@ -52,6 +52,7 @@ struct TracedOperation {
   std::int64_t sent_bytes = 0;  // by this rank
   std::int64_t begin_ns = 0, end_ns = 0;
   std::int64_t wait_begin_ns = 0;  // of the wait() that ended it; 0: a test() had found it done
+  std::int64_t arrival_ns = 0;     // of a message, if it is known; 0: perhaps earlier than end_ns
 };
 
 // What tensors hold from this moment on.

@@ -8,6 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -20,6 +22,7 @@
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/launcher_environment.hpp"
@@ -121,10 +124,12 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
 }
 
 // Floating-point operations per second of this rank's matrix products: in the run's precision, by its
-// library, and of a size at which they are fast. Collective: all ranks multiply at once, so what they
-// share is counted.
+// library, and of a size at which they are fast. Other programs can only make products slower, so
+// of several samples the fastest counts. Collective: all ranks multiply at once, so what they share
+// is counted, and the sample that counts is the fastest of all ranks together.
 double measure_products(const TrainOptions& options, Communicator& comm) {
-  constexpr double kSeconds = 0.1;
+  constexpr std::size_t kSamples = 8;
+  constexpr double kSeconds = 0.02;  // of a sample
   const Span span("measure products");
   const at::Device device = options.device;
   const std::int64_t size = device.is_cpu() ? 512 : 4096;
@@ -139,12 +144,32 @@ double measure_products(const TrainOptions& options, Communicator& comm) {
     wait_for(device);
   };
   multiply();  // the first one prepares
-  comm.barrier();
-  const Timer timer;
-  double flops = 0;
-  for (; timer.seconds() < kSeconds; flops += 2.0 * static_cast<double>(rows * size * size))
-    multiply();
-  return flops / timer.seconds();
+  std::array<double, kSamples> own = {};
+  for (double& sample : own) {
+    comm.barrier();
+    const Timer timer;
+    double flops = 0;
+    for (; timer.seconds() < kSeconds; flops += 2.0 * static_cast<double>(rows * size * size))
+      multiply();
+    sample = flops / timer.seconds();
+  }
+  std::array<double, kSamples> of_all = own;
+  all_reduce_sum(of_all, comm);
+  return own[static_cast<std::size_t>(std::ranges::max_element(of_all) - of_all.begin())];
+}
+
+std::string percent_text(double percent) {
+  return concat(percent < 10 ? std::round(10 * percent) / 10 : std::round(percent));
+}
+
+// How far apart the steps are: the shares in which the slower and the faster quarter of them begin.
+// Nothing if there are too few.
+std::string spread_text(double percent, double mean_s, std::vector<double> step_s) {
+  if (step_s.size() < 4) return "";
+  std::ranges::sort(step_s);
+  const double slow_s = step_s[step_s.size() * 3 / 4], fast_s = step_s[step_s.size() / 4];
+  return concat(" (half of the steps: ", percent_text(percent * mean_s / slow_s), " to ",
+                percent_text(percent * mean_s / fast_s), "%)");
 }
 
 // Time, speed and this rank's memory. The mean leaves the first step out, which warms up.
@@ -160,8 +185,8 @@ std::string describe_end(const TrainReport& report, const TrainOptions& options,
              std::round(10 * ms) / 10, " ms per step");
   if (json.contains("product_speed_share")) {
     const double percent = 100 * json["product_speed_share"].get<double>();
-    text += concat(", ", percent < 10 ? std::round(10 * percent) / 10 : std::round(percent),
-                   "% of this machine's product speed");
+    text += concat(", ", percent_text(percent), "% of this machine's product speed",
+                   spread_text(percent, ms / 1e3, {warm, report.step_seconds.end()}));
   }
   if (has_own_ledger(options)) {
     text += concat("\npeak memory ", format_bytes(report.memory.peak_bytes));

@@ -66,6 +66,13 @@ Json args_of(const TracedOperation& operation) {
   return args;
 }
 
+// Not so short that nothing would be drawn.
+std::int64_t end_of(const TracedOperation& operation) {
+  if (operation.arrival_ns == 0) return operation.end_ns;
+  return std::min(operation.end_ns,
+                  std::max(operation.arrival_ns, operation.begin_ns + kArrivalNs));
+}
+
 // Lists that are sorted by their begin, those around others first.
 class RankEvents {
  public:
@@ -112,7 +119,7 @@ class RankEvents {
       const std::string label = label_of(*operation);
       add_slice(lane, "operation",
                 label.empty() ? operation->kind : concat(operation->kind, ": ", label),
-                operation->begin_ns, operation->end_ns, args_of(*operation));
+                operation->begin_ns, end_of(*operation), args_of(*operation));
       if (operation->sender >= 0) add_arrow(lane, *operation);
     }
   }
@@ -143,9 +150,9 @@ class RankEvents {
     const int lane = kComputeLane + 1 + static_cast<int>(index);
     if (free == lane_ends_.end()) {
       name_lane(lane, concat("network ", index + 1));
-      lane_ends_.push_back(operation.end_ns);
+      lane_ends_.push_back(end_of(operation));
     } else {
-      *free = operation.end_ns;
+      *free = end_of(operation);
     }
     return lane;
   }
@@ -180,7 +187,7 @@ class RankEvents {
   void add_arrow(int lane, const TracedOperation& message) {
     const bool is_send = message.kind == std::string("send");
     const std::int64_t at_ns =
-        is_send ? message.begin_ns : std::max(message.begin_ns, message.end_ns - kArrivalNs);
+        is_send ? message.begin_ns : std::max(message.begin_ns, end_of(message) - kArrivalNs);
     if (!is_send)
       add_slice(lane, "arrival", "arrived", at_ns, at_ns + kArrivalNs / 2, Json::object());
     Json event = {{"ph", is_send ? "s" : "f"},  {"pid", pid_},      {"tid", lane},

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.console import say, usage_error
+from launcher.console import fail, say, usage_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOGS = ROOT / ".ladder/logs"
@@ -99,8 +99,23 @@ def keep(file: Path, value):
     write(file, json.dumps(value) + "\n")
 
 
-def write(file: Path, text: str):
-    """All of a file or nothing: a kill leaves the old one or the new one."""
+def write(file: Path, content: str | bytes):
+    """All of a file or nothing: a failure, a full disk or a kill leaves the old one or the new one.
+    A name of bytes that are no UTF-8 loses them in a text."""
+    file = file.resolve()  # what a link leads to is written, and the link stays
     new = file.with_name(f".{file.name}.partial")
-    new.write_text(text)
-    new.replace(file)
+    try:
+        new.write_bytes(content.encode(errors="replace") if isinstance(content, str) else content)
+        new.replace(file)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def write_or_fail(file: Path, content: str | bytes):
+    """write(), of which an error names the file."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(file, content)
+    except OSError as error:
+        fail(f"{shown(file)} cannot be written: {error.strerror}")

@@ -9,18 +9,22 @@ import json
 import re
 import shlex
 import tempfile
+import textwrap
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import NamedTuple
 
 from launcher.build import need_release, num_cores
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, nearest, option_of, read_link, read_pair, reader, say, usage_error
+from launcher.console import (
+    Parser, count_from, fail, nearest, option_of, read_link, read_pair, reader, say, usage_error,
+)  # fmt: skip
 from launcher.launch import train
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed
-from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
+from launcher.plan_time import LOOPS, STEP0, Link, WrongPlan, estimate
 from launcher.processes import call, signals_end_us
 from launcher.steps import trainer_in
-from launcher.tables import table
+from launcher.tables import digits, table
 
 ABOUT = """\
 Which steps can train this model on N ranks, and how long an optimizer step takes.
@@ -31,7 +35,7 @@ Which steps can train this model on N ranks, and how long an optimizer step take
 All other words are options of the trainers; --micro-batch-size and --num-microbatches are those of each of N replicas. A
 pipeline has fewer replicas and more microbatches, so that all steps train on as many rows. Bytes are exact, from each step's
 own plans. Without --speed, a short run of step 3 measures this machine, with as many ranks as share it. With --speed, nothing
-depends on this machine, and --device cuda plans for GPUs."""
+depends on this machine, --link says what connects the ranks, and --device cuda plans for GPUs."""
 
 # What each option of a trainer does to an estimate. Those not measured change no time, because a step of the run that is
 # measured would take as long. An evaluation and a save are not part of a step's time.
@@ -58,8 +62,11 @@ REFUSED = {
 }
 SHAPE = "model context layers heads kv-heads channels mlp-channels tie-embeddings rope-theta norm-eps".split()
 OWN = ("ranks", "link", "help")  # of the planner, with the trainers' meaning
-UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-STEP0, STEP3, STEP8, STEP9 = "step0_single_gpu", "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"
+UNITS = "kmgt"  # the first letters: thousands, or 1,024s if an i follows
+LEAST_BARE = 2**20  # fewer bytes without a unit are a forgotten unit
+STEP3, STEP8, STEP9 = "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"
+MOST_RANKS = 99_999
+WIDTH = 100  # in letters, of what is said
 MOST_FORWARDS = 20_000  # of a pipeline that is simulated
 MOST_LAYERS_PASSED = 1_000_000  # by all microbatches of another step, one after the other
 
@@ -68,11 +75,21 @@ MOST_LAYERS_PASSED = 1_000_000  # by all microbatches of another step, one after
 
 
 def read_bytes(text):
-    found = re.fullmatch(r"([\d.]+)\s*([a-z]*)", text.lower())
-    if not found or found[2] not in UNITS or found[1].count(".") > 1 or not found[1].strip("."):
+    """'80GB', '16G', '1.5 GiB', '512mib' and '1e9' are sizes."""
+    number = r"(\d+\.?\d*|\.\d+)(?:e\+?\d{1,3})?"
+    if not (
+        found := re.fullmatch(rf"(?a)({number})\s*(?:([{UNITS}])(i?))?(b?)", text.strip().lower())
+    ):
         raise ValueError(text)
-    if (size := float(found[1]) * UNITS[found[2]]) > 1e18:
+    letter, is_binary = found[3], bool(found[4])
+    power = UNITS.index(letter) + 1 if letter else 0
+    size = float(found[1]) * (1024 if is_binary else 1000) ** power
+    if not 1 <= size <= 1e18:
         raise ValueError(text)
+    if not letter and not found[5] and size < LEAST_BARE:
+        raise ArgumentTypeError(
+            f"'{text}' has no unit, and {digits(size)} B are too few: {text}GB, {text}GiB?"
+        )
     return int(size)
 
 
@@ -85,7 +102,7 @@ def read_speed(text):
 
 def parse(words):
     parser = Parser("plan", ABOUT, usage="./ladder plan --ranks N [options]")
-    parser.add_argument("--ranks", metavar="N", type=count_from(1, 99999), required=True)
+    parser.add_argument("--ranks", metavar="N", type=count_from(1, MOST_RANKS), required=True)
     parser.add_argument("--memory", metavar="BYTES", type=reader(read_bytes, "a size such as 512MiB, 2GiB or 80GB"),
                         help="that a rank may hold: 512MiB, 2GiB, 80GB; by default, any amount")  # fmt: skip
     parser.add_argument("--link", metavar="US:GBPS", type=read_link,
@@ -97,10 +114,31 @@ def parse(words):
                         help="ranks that share a machine like this one; by default all without --link, else one per core")  # fmt: skip
     arguments, words = parser.parse_known_args(words)
     check_words(words)
+    check_machine(arguments)
     device = option_of(words, "device")
     if device not in (None, "cpu") and not arguments.speed:
         usage_error(f"--device {device}: plan measures this machine's CPU; --speed says how fast a GPU is")
     return arguments, words
+
+
+def check_machine(arguments):
+    """Asks for what a time depends on: a link that is not given would be infinitely fast."""
+    ranks, here = arguments.ranks, arguments.here
+    if arguments.speed and here:
+        usage_error(
+            f"--here {here} says whose speed is measured, and with --speed nothing is: leave one of them out"
+        )
+    if arguments.link or ranks == 1:
+        return
+    example = "for example --link 5:400 for 5 us per message and 400 Gbit/s"
+    if arguments.speed:
+        usage_error(
+            f"--speed measures nothing, so --link must say what connects the {ranks} ranks: {example}"
+        )
+    if here and here < ranks:
+        usage_error(
+            f"--here {here} leaves {ranks - here} of {ranks} ranks to other machines, so --link must say what connects them: {example}"
+        )
 
 
 def names_in(words):
@@ -185,7 +223,11 @@ class Trainers:
     @functools.cache
     def facts(self, step, ranks, words):
         """Raises Refusal."""
-        return json.loads(self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--json"))
+        output = self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--json")
+        facts = json.loads(output)
+        for rank in facts["ranks"]:
+            rank["sends"] = rank["sends"] or {}  # of step 0, which has no plan of what it sends
+        return facts
 
     def train(self, step, ranks, words):
         """The report."""
@@ -203,10 +245,16 @@ class Candidate(NamedTuple):
 
 
 def candidates(ranks, words, layers, microbatches):
-    """Steps 3 to 7, pipelines with several numbers of stages and schedules, and rounds of two lengths."""
+    """Steps 3 to 7, pipelines with several numbers of stages and schedules, and rounds of two
+    lengths. For one rank, which sends nothing, step 0."""
+    if ranks == 1:
+        yield Candidate(STEP0, ())
+        return
     given = set(names_in(words))
     yield from (Candidate(step, ()) for step in LOOPS if step not in (STEP8, STEP9))
-    all_stages = [2**i for i in range(1, 7) if ranks % 2**i == 0] + ([ranks] if ranks & (ranks - 1) and ranks > 1 else [])
+    all_stages = [2**i for i in range(1, 7) if ranks % 2**i == 0] + (
+        [ranks] if ranks & (ranks - 1) else []
+    )
     fixed_stages = option_of(words, "pipeline-stages")
     for stages in [int(fixed_stages)] if fixed_stages else [p for p in all_stages if p <= layers]:
         own = [] if fixed_stages else ["--pipeline-stages", str(stages)]
@@ -257,20 +305,96 @@ class Planner:
 
     def measured(self):
         say(f"measuring: step 3 on {self.here} rank(s) of this machine, with {min(self.layers, MOST_LAYERS)} layers")
-        return measure(self.trainers, STEP3, self.here, measured_words(self.fresh, self.trainers.options(STEP3)), self.layers)
+        words = measured_words(self.fresh, self.trainers.options(STEP3))
+        speed = measure(self.trainers, STEP3, self.here, words, self.layers)
+        if self.here > 1 or self.ranks == 1:
+            return speed
+        say(
+            "measuring: what sending takes of the processor, on 2 ranks, as one alone sends nothing"
+        )
+        sending = measure(self.trainers, STEP3, 2, words, self.layers)
+        return speed._replace(
+            call_s=sending.call_s, message_s=sending.message_s, byte_s=sending.byte_s
+        )
 
     def plan(self, candidate):
         try:
             facts = self.trainers.facts(candidate.step, self.ranks, (*self.words, *candidate.words))
         except Refusal as refusal:
             return Planned(candidate, str(refusal))
-        state = [sum(rank["at_most"].values()) + rank["holds"]["communication"] for rank in facts["ranks"]]
-        working = [rank["working"] for rank in facts["ranks"]]
-        fullest = max(range(len(state)), key=lambda stage: state[stage] + working[stage])
-        sent = max(sum(op["bytes_sent"] for op in rank["sends"].values()) / rank["in_steps"] for rank in facts["ranks"])
         with signals_end_us():
             times = estimate(facts, self.speed, self.link)
-        return Planned(candidate, "", state[fullest], working[fullest], sent, *times)
+        sent = max(
+            sum(op["bytes_sent"] for op in rank["sends"].values()) / rank["in_steps"]
+            for rank in facts["ranks"]
+        )
+        return Planned(candidate, "", *held_of(facts), sent, *times)
+
+
+def held_of(facts):
+    """State and what comes on top, of the fullest rank."""
+    held = [
+        (sum(rank["at_most"].values()) + rank["holds"]["communication"], rank["working"])
+        for rank in facts["ranks"]
+    ]
+    return max(held, key=sum)
+
+
+# ---- what would help ---------------------------------------------------------------------------
+
+
+def least_held(trainers, ranks, words):
+    """What holds least, planned without times; None if every step refuses."""
+    found = []
+    try:
+        whole = trainers.facts(STEP3, ranks, words)
+    except Refusal:
+        return None
+    for candidate in candidates(ranks, words, len(whole["layers"]) - 2, whole["microbatches"]):
+        try:
+            found.append(
+                Planned(
+                    candidate,
+                    "",
+                    *held_of(trainers.facts(candidate.step, ranks, (*words, *candidate.words))),
+                )
+            )
+        except Refusal:
+            continue
+    return min(
+        (each for each in found if each.candidate.step != STEP9),
+        key=lambda each: each.held_bytes,
+        default=None,
+    )
+
+
+def changes(ranks, config):
+    """(ranks, options) that may save memory: each of the options, all, and then more ranks."""
+    rows = config["micro-batch-size"]
+    by_itself = str(rows * config["num-microbatches"])
+    fewer_rows = ("--micro-batch-size", "1", "--num-microbatches", by_itself) if rows > 1 else ()
+    half = ("--precision", "bf16") if config["precision"] == "fp32" else ()
+    own = [each for each in (fewer_rows, half) if each]
+    yield from ((ranks, each) for each in own)
+    if len(own) > 1:
+        yield ranks, fewer_rows + half
+    for more in (2 * ranks, 8 * ranks, 64 * ranks):
+        if more <= MOST_RANKS:
+            yield from ((more, each) for each in dict.fromkeys(((), fewer_rows + half)))
+
+
+def remedies(trainers, ranks, words, memory):
+    """(ranks, options, what holds least with them) of what fits; else of what comes nearest."""
+    tried = []
+    for more, options in changes(ranks, trainers.facts(STEP3, ranks, words)["config"]):
+        enough = [(on, used) for on, used, each in tried if each.fits(memory)]
+        if any(on < more or set(used) <= set(options) for on, used in enough):
+            continue  # fewer ranks will do, or fewer options
+        changed = (*without(words, names_in(options)), *options)
+        if least := least_held(trainers, more, changed):
+            tried.append((more, options, least))
+    fitting = [each for each in tried if each[2].fits(memory)]
+    return fitting or sorted(tried, key=lambda each: each[2].held_bytes)[:1]
 
 
 # ---- what it says -----------------------------------------------------------------------------------------------------
@@ -278,13 +402,13 @@ class Planner:
 
 def size_text(count):
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
+        if round(1024 * count / size, 1) >= 1024:
             return f"{count / size:.1f} {unit}"
     return f"{count:.0f} B"
 
 
 def time_text(seconds):
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+    return f"{digits(seconds)} s" if seconds >= 0.9995 else f"{digits(1000 * seconds)} ms"
 
 
 def choose(plans, memory):
@@ -298,41 +422,99 @@ def choose(plans, memory):
 
 def verdict(plan, best, memory):
     if plan.refusal:
-        return plan.refusal
+        return "refused"
     if not plan.fits(memory):
-        return f"needs {size_text(plan.held_bytes)} of {size_text(memory)}"
+        return "too large"
     if plan in best:
         return f"best {best.index(plan) + 1}"
-    if not best:
-        return "computes something else: compare its losses"
+    if not best or not best[0].step_s:
+        return "fits"
     ratio = plan.step_s / best[0].step_s
-    time = f"{ratio:.2f} times the best's time" + (f", waits {100 * plan.waiting_s / plan.step_s:.0f}% of it" if plan.step_s else "")
-    return f"{time}; computes something else" if plan.candidate.step == STEP9 else time
+    return f"{f'{ratio:.2f}' if ratio < 10 else digits(ratio)} x best"
+
+
+def rows_of(plans, best, memory):
+    """The table's, the best first."""
+    yield ["", "state", "needs", "sends", "time", "wait", ""]
+    for plan in sorted(
+        plans,
+        key=lambda p: (
+            best.index(p) if p in best else len(best),
+            bool(p.refusal),
+            not p.fits(memory),
+            p.step_s,
+        ),
+    ):
+        sizes = map(size_text, (plan.state_bytes, plan.held_bytes, plan.sent_bytes))
+        waits = f"{100 * plan.waiting_s / plan.step_s:.0f}%" if plan.step_s else "-"
+        numbers = ["-"] * 5 if plan.refusal else [*sizes, time_text(plan.step_s), waits]
+        star = " *" if plan.candidate.step == STEP9 else ""
+        yield [plan.candidate.name() + star, *numbers, verdict(plan, best, memory)]
+
+
+def remarks(plans, is_of_this_machine):
+    """What is said below the table; a line each."""
+    where = " for this machine." if is_of_this_machine else "; nothing depends on this machine."
+    yield (
+        "A rank needs its state, which is exact, and at most so much on top: activations, what backward computes with, token ids, buffers. "
+        "What it sends per step is exact, too. Times are estimates" + where
+    )
+    if any(plan.candidate.step == STEP9 for plan in plans):
+        yield "* Step 9 computes something else: compare its losses."
+    for refusal in dict.fromkeys(plan.refusal for plan in plans if plan.refusal):
+        names = "; ".join(plan.candidate.name() for plan in plans if plan.refusal == refusal)
+        yield f"Refused: {names}: {refusal}"
 
 
 def show(planner, plans, memory):
     best = choose(plans, memory)
-    lines = [["", "state", "on top", "sends per step", "time per step", ""]]
-    for plan in sorted(plans, key=lambda p: (best.index(p) if p in best else len(best), bool(p.refusal), not p.fits(memory), p.step_s)):
-        sizes = map(size_text, (plan.state_bytes, plan.working_bytes, plan.sent_bytes))
-        numbers = ["-"] * 4 if plan.refusal else [*sizes, time_text(plan.step_s)]
-        lines.append([plan.candidate.name(), *numbers, verdict(plan, best, memory)])
-    print(f"{planner.whole['parameters']:,} parameters, {planner.whole['tokens']:,} tokens per step, {planner.ranks} rank(s)\n")
-    print(table(lines))
-    print("\nState and what is sent are exact. On top come, at most, activations, what backward computes with, token ids and buffers.")
-    print("Times are estimated for this machine." if planner.is_of_this_machine else "Nothing here depends on this machine.")
+    of_each = f" with {size_text(memory)} of memory" if memory else ""
+    print(
+        f"{planner.whole['parameters']:,} parameters, {planner.whole['tokens']:,} tokens per step, {planner.ranks} rank(s){of_each}\n"
+    )
+    print(table(list(rows_of(plans, best, memory))), end="\n\n")
+    for remark in remarks(plans, planner.is_of_this_machine):
+        print(textwrap.fill(remark, WIDTH, break_on_hyphens=False, break_long_words=False))
     for number, plan in enumerate(best, 1):
-        step = plan.candidate.step
-        words = planner.trainers.words_of(step, [*planner.words, *plan.candidate.words])
-        print(f"{number}.  ./ladder train {step.split('_')[0]} --ranks {planner.ranks} {shlex.join(words)}".rstrip())
+        print(
+            f"{number}.  {command_of(planner.trainers, plan.candidate, planner.ranks, planner.words)}"
+        )
     if not best:
-        print("Nothing fits: use more ranks, a smaller --micro-batch-size, or --precision bf16.")
+        print("\n".join(what_helps(planner.trainers, planner.ranks, planner.words, plans, memory)))
+
+
+def command_of(trainers, candidate, ranks, words):
+    own = trainers.words_of(candidate.step, [*words, *candidate.words])
+    return (
+        f"./ladder train {candidate.step.split('_')[0]} --ranks {ranks} {shlex.join(own)}".rstrip()
+    )
+
+
+def what_helps(trainers, ranks, words, plans, memory):
+    """Lines. Whatever they advise has been planned."""
+    if all(plan.refusal for plan in plans):
+        return ["Every step refuses these options, as said above."]
+    fits = "Only step 9 fits" if any(plan.fits(memory) for plan in plans) else "Nothing fits"
+    found = remedies(trainers, ranks, words, memory)
+    if found and found[0][2].fits(memory):
+        return [f"{fits}. What would help:", *(advice(ranks, *each) for each in found)]
+    lines = [
+        f"{fits}, nor would another number of rows, 16 bits or more ranks help: make the model or --context smaller."
+    ]
+    return lines + [
+        f"Of what was tried, least is held with\n{advice(ranks, *each)}" for each in found
+    ]
+
+
+def advice(ranks, more, options, least):
+    words = shlex.join([*(["--ranks", str(more)] if more != ranks else []), *options])
+    return f"    {words}: {least.candidate.name()} needs {size_text(least.held_bytes)}"
 
 
 def run(words):
     arguments, words = parse(words)
     kind = chosen_kind()
-    need_release(kind, *LOOPS)
+    need_release(kind, STEP0, *LOOPS)
     try:
         planner = Planner(Trainers(kind.build), arguments.ranks, words, arguments.link, arguments.speed, arguments.here)
         plans = [planner.plan(each) for each in candidates(planner.ranks, words, planner.layers, planner.whole["microbatches"])]

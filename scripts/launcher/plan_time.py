@@ -7,6 +7,7 @@ the step's cost card says, to the byte and the message: check_sent() compares th
 
 from typing import NamedTuple
 
+STEP0 = "step0_single_gpu"
 NORM_BLOCK = 1024  # elements of which a sharded norm gathers one sum
 LONGEST_MESSAGE = 2**30
 
@@ -163,8 +164,8 @@ WAYS = {
     "step5_zero1": Way("units", "last", is_sharded=True),
     "step6_zero2": Way("units", "each", is_alone=True, is_sharded=True),
     "step7_zero3": Way("units", "each", is_alone=True, is_sharded=True, unshards=True),
-    "step9_diloco": Way("units", "never"),
 }
+ALONE = Way("units", "never")
 
 
 def accumulate(loop, way):
@@ -200,6 +201,15 @@ def accumulate(loop, way):
     for layer in loop.layers if way.when == "after" else ():
         send(layer)
     rank.wait(*reductions)
+
+
+def single(loop):
+    """Step 0, which sends nothing."""
+    accumulate(loop, ALONE)
+    loop.update(loop.numel)
+    loop.rank.compute(loop.numel * loop.speed.norm_s + loop.speed.rest_s)
+    check_sent(loop.facts, [loop.rank.sent])
+    return loop.rank.now
 
 
 def data_parallel(loop):
@@ -295,7 +305,7 @@ def diloco(loop):
     total = Sent(*(sum(op[name] for op in sends.values()) for name in ("calls", "messages", "bytes_sent")))
     in_steps = loop.facts["ranks"][0]["in_steps"]
     speed = loop.speed
-    accumulate(loop, WAYS["step9_diloco"])
+    accumulate(loop, ALONE)
     loop.update(loop.numel)
     loop.rank.compute(loop.numel * speed.norm_s + speed.rest_s)
     copied_s = (total.calls * speed.call_s + total.messages * speed.message_s + total.num_bytes * speed.byte_s) / in_steps
@@ -325,5 +335,5 @@ class Estimate(NamedTuple):
 
 def estimate(facts, speed, link):
     loop = Loop(facts, speed, link, facts["world_size"], range(len(facts["layers"])))
-    seconds = LOOPS[facts["step"]](loop)
+    seconds = (single if facts["step"] == STEP0 else LOOPS[facts["step"]])(loop)
     return Estimate(seconds, max(0.0, seconds - loop.rank.computed))

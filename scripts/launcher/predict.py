@@ -10,7 +10,7 @@ A lesson's section "Predict" has numbered questions, and a comment that says how
     -->
 
 `dry` stands for what a trainer prints with --dry-run and --json. `run` stands for the report.json of a run, with `trace.ranks`
-and `trace.bubble`: what `./ladder trace` says of it.
+and `trace.bubble`: what `./ladder trace` says of it. What differs between two runs is measured in five.
 """
 
 import json
@@ -28,12 +28,19 @@ from launcher.console import Parser, fail, say, usage_error
 from launcher.launch import split_ranks, train
 from launcher.processes import hold_signals, output_of, release_signals
 from launcher.steps import resolve_step, trainer_in
+from launcher.tables import digits
 from read_trace import account, bubbles, measured_steps, read_trace
 
 SECTION = re.compile(r"^## Predict\n(.*?)<!-- predict\n(.*?)-->", re.M | re.S)
 FUNCTIONS = {f.__name__: f for f in (abs, len, max, min, round, sum, statistics.mean, statistics.median)}
 # How many times too large or too small an answer may be, what it is worth, and what is said of it.
-SCORES = [(1, 3, "exact"), (1.1, 3, "within 10%"), (1.5, 2, "close"), (3, 1, "the right size"), (math.inf, 0, "far off")]
+SCORES = [
+    (1.1, 3, "within 10%"),
+    (1.5, 2, "close"),
+    (3, 1, "the right size"),
+    (math.inf, 0, "far off"),
+]
+RUNS = 5  # of what is measured
 SAVED = EXERCISES / "predictions.json"
 
 
@@ -54,17 +61,38 @@ class Lesson:
             fail(f"{page}: {len(asked)} questions, but answers to {', '.join(number for number, _, _ in answers) or 'none'}")
         self.questions = [Question(text, unit, expression) for text, (_, unit, expression) in zip(asked, answers)]
 
-    def compute(self) -> list[float]:
-        """Runs the commands; the answers in the order of the questions."""
+    def compute(self) -> list[list[float]]:
+        """Runs the commands; the answers in the order of the questions. Of one that is measured, as
+        many as there were runs; otherwise one."""
         kind, values = chosen_kind(), {}
         steps = {name: resolve_step(word) for name, _, word, _ in self.commands}
         need_release(kind, *sorted(set(steps.values())))
-        for name, how, _, options in self.commands:
-            say(f"./ladder train {steps[name]} {options}")
-            values[name] = (dry_run if how == "dry" else trained)(trainer_in(kind.build, steps[name]), options.split())
+        answers = [[] for _ in self.questions]
+        for turn in range(RUNS):
+            asked = [i for i, found in enumerate(answers) if turn < 2 or len(set(found)) > 1]
+            needed = " ".join(self.questions[i].expression for i in asked)
+            for name, how, _, options in self.commands:
+                if (turn and how == "dry") or not re.search(rf"\b{name}\b", needed):
+                    continue
+                again = f" (run {turn + 1} of {RUNS})" if turn > 1 else ""
+                say(f"./ladder train {steps[name]} {options}{again}")
+                run = dry_run if how == "dry" else trained
+                values[name] = run(trainer_in(kind.build, steps[name]), options.split())
+            for i in asked:
+                answers[i].append(self.answer(self.questions[i], values))
+        return [found if len(set(found)) > 1 else found[:1] for found in answers]
+
+    def answer(self, question: Question, values: dict) -> float:
         try:
-            return [eval(question.expression, {"__builtins__": {}, **FUNCTIONS, **values}) for question in self.questions]
-        except (ArithmeticError, AttributeError, LookupError, NameError, SyntaxError, TypeError) as error:
+            return eval(question.expression, {"__builtins__": {}, **FUNCTIONS, **values})
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            NameError,
+            SyntaxError,
+            TypeError,
+        ) as error:
             fail(f"{self.page}: an answer cannot be computed: {error}")
 
 
@@ -101,7 +129,7 @@ def number_from(text: str) -> float | None:
         value = float(text.replace(",", "").replace("_", "").rstrip("% "))
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if abs(value) < 1e15 else None
 
 
 def ask(question: Question, number: int) -> float:
@@ -118,17 +146,25 @@ def ask(question: Question, number: int) -> float:
         print(f"   '{answer}' is not a number")
 
 
-def score(guess: float, answer: float) -> tuple[int, str]:
-    """Points of 3, and what to say."""
-    is_comparable = guess * answer > 0  # neither is 0, and both have the same sign
-    factor = 1.0 if guess == answer else max(guess / answer, answer / guess) if is_comparable else math.inf
+def score(guess: float, answers: list[float]) -> tuple[int, str]:
+    """Points of 3, and what to say. What is measured is right anywhere within the range of the runs."""
+    nearest = min(max(guess, min(answers)), max(answers))
+    if guess == nearest:
+        return 3, "exact" if len(answers) == 1 else "within the range"
+    is_comparable = guess * nearest > 0  # neither is 0, and both have the same sign
+    factor = max(guess / nearest, nearest / guess) if is_comparable else math.inf
     _, points, said = next(row for row in SCORES if factor <= row[0])
-    return points, f"{said}, {factor:.3g} times too {'large' if guess > answer else 'small'}" if 1 < factor < math.inf else said
+    if factor == math.inf:
+        return points, said
+    share = f"{digits(100 * abs(guess / nearest - 1), 2)}%"
+    how = share if factor <= 1.1 else f"{digits(factor)} times"
+    return points, f"{said}, {how} too {'large' if guess > nearest else 'small'}"
 
 
 def run(words: list[str]) -> int:
     parser = Parser("predict", "Asks for three numbers before a lesson explains them, computes them with runs, and scores yours.",
-                    epilog="Up to three points an answer: within 10%, within a factor of 1.5, within a factor of 3.")  # fmt: skip
+                    epilog="Up to three points an answer: within 10%, within a factor of 1.5, within a factor of 3; "
+                    "of what five runs measured, from the nearest end of their range.")  # fmt: skip
     parser.add_argument("lesson", metavar="STEP", nargs="?", help="the lesson; without one: which there are, and your scores")
     parser.add_argument("--answers", nargs="+", metavar="X", help="your numbers, instead of typing them")
     parser.add_argument("--compute", action="store_true", help="ask nothing, only show the answers; of all lessons if none is named")
@@ -145,8 +181,8 @@ def run(words: list[str]) -> int:
     chosen = [known[name]] if this.lesson else list(known.values())
     if this.compute:
         for lesson in chosen:
-            for question, answer in zip(lesson.questions, lesson.compute()):
-                print(f"{question.text}\n    {shown(answer)} {question.unit}", flush=True)
+            for question, answers in zip(lesson.questions, lesson.compute()):
+                print(f"{question.text}\n    {said_of(answers, question.unit)}", flush=True)
         return 0
     guesses = [ask(question, i + 1) for i, question in enumerate(chosen[0].questions)] if this.answers is None else list(map(number_from, this.answers))
     if None in guesses or len(guesses) != len(chosen[0].questions):
@@ -156,17 +192,31 @@ def run(words: list[str]) -> int:
 
 
 def judge(lesson: Lesson, guesses: list[float]) -> int:
-    total, answers = 0, lesson.compute()
+    total, computed = 0, lesson.compute()
     print()
-    for i, (question, guess, answer) in enumerate(zip(lesson.questions, guesses, answers)):
-        points, said = score(guess, answer)
+    for i, (question, guess, answers) in enumerate(zip(lesson.questions, guesses, computed)):
+        points, said = score(guess, answers)
         total += points
-        print(f"{i + 1}. {shown(answer)} {question.unit}; you said {shown(guess)}: {said}. {points} of 3")
-    print(f"\n{total} of {3 * len(answers)} points. The lesson says why: {lesson.page.relative_to(ROOT)}")
+        answer = said_of(answers, question.unit)
+        print(f"{i + 1}. {answer}; you said {shown(guess)}: {said}. {points} of 3")
+    print(
+        f"\n{total} of {3 * len(computed)} points. The lesson says why: {lesson.page.relative_to(ROOT)}"
+    )
     keep(SAVED, {**read_kept(SAVED, {}), lesson.name: total})
     return 0
 
 
+def said_of(answers: list[float], unit: str) -> str:
+    """The median, and of several the range."""
+    text = f"{shown(statistics.median(answers))} {unit}"
+    if len(answers) == 1:
+        return text
+    return f"{text} ({len(answers)} runs: {shown(min(answers))} to {shown(max(answers))})"
+
+
 def shown(value: float) -> str:
     """Whole numbers, and large ones, in full; others to three digits."""
-    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    text = digits(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from launcher.checkout import shown
+from launcher.checkout import shown, write_or_fail
 from launcher.console import Parser, fail, say, usage_error
 from launcher.event_files import write_events
 from launcher.report_page import MARK, page
@@ -33,7 +33,7 @@ def run(words: list[str]) -> int:
     runs = [each for group in groups for each in group]
     out = arguments.out or arguments.runs[0] / "report.html"
     title = "Report of " + (runs[0].name if len(runs) == 1 else f"{len(runs)} runs in {common_folder(runs).name}")
-    write(out, page(title, groups, left_out))
+    write_page(out, page(title, groups, left_out))
     say(f"report: {shown(out.resolve())}")
     if arguments.tensorboard:
         for each in runs:
@@ -95,13 +95,13 @@ def common_folder(runs: list[Run]) -> Path:
     return Path(os.path.commonpath([each.folder.parent for each in runs]))
 
 
-def write(path: Path, text: str) -> None:
-    if path.exists():
-        with path.open(errors="replace") as file:
-            if file.read(len(MARK)) != MARK:
-                fail(f"{path} exists, and ./ladder report has not written it: name another file with --out")
+def write_page(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except PermissionError as error:
-        fail(f"{path} cannot be written ({error.strerror}): name another file with --out")
+        with path.open(errors="replace") as file:
+            if not MARK.startswith(file.read(len(MARK))):  # an older version may have been killed
+                fail(f"{path} exists, and ./ladder report has not written it: name another file with --out")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        fail(f"{path} cannot be read, to see whether it is a report: {error.strerror}")
+    write_or_fail(path, text)

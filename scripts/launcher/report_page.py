@@ -5,6 +5,7 @@ from pathlib import Path
 
 from launcher.charts import FROM_ZERO, LOGARITHMIC, Bar, Line, bar_chart, html_table, line_chart, patterns, scrolling, span_chart
 from launcher.report_runs import GRADIENTS, LOSS, PARAMETERS, RATE, SECONDS, UNITS, VALIDATION, Comparison, Run
+from launcher.tables import digits
 
 HERE = Path(__file__).resolve().parent
 MARK = "<!DOCTYPE html>\n<!-- written by ./ladder report -->\n"  # how every page begins
@@ -40,7 +41,7 @@ def in_binary(size: float) -> str:
         if abs(size) < 1024:
             return f"{size:,.4g} {unit}"
         size /= 1024
-    return f"{size:,.4g} GiB"
+    return f"{size:,.4g} GiB" if size < 9999 else f"{size:,.0f} GiB"
 
 
 class Section:
@@ -150,7 +151,7 @@ class Section:
             worker = f"{config['worker']} of {config['workers']}" if "worker" in config else None
             rows.append([run.name, worker, every, run.steps()[-1] // every if every else None, run.num_taken() if run.report else None,
                          f"{sum(missed):,} before step {run.spans()[1][0]:,}" if missed else "none" if run.report else None,
-                         f"{seconds[slowest]:.3g} s, step {slowest:,}" if slowest else None, end_of(run)])  # fmt: skip
+                         f"{digits(seconds[slowest])} s, step {slowest:,}" if slowest else None, end_of(run)])  # fmt: skip
             spans.append((run.name, run.spans(), end_of(run)))
         head = ["run", "worker", "inner steps per round", "rounds", "steps taken", "steps missed", "slowest step", "end"]
         return scrolling("Rounds", html_table(head, rows)) + grid([self.chart(span_chart, "Which worker took which steps", spans)])

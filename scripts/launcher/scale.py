@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
-from launcher.checkout import chosen_kind
+from launcher.checkout import chosen_kind, write_or_fail
 from launcher.console import Parser, count_from, fail, list_of, new_file, option_of, read_link, say, usage_error
 from launcher.figures import Curve, Panel, legend, page
 from launcher.launch import train
@@ -54,7 +54,7 @@ def run(words: list[str]) -> int:
     if this.measured and max(this.measured) > num_cores():
         say(f"real ranks share {num_cores()} cores, and wait for them; a simulated rank has one of its own")
     if this.svg:
-        this.svg.write_text(draw(this.steps, this.links, points))
+        write_or_fail(this.svg, draw(this.steps, this.links, points))
         say(f"wrote {this.svg}")
     return 0
 

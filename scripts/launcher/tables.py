@@ -1,6 +1,18 @@
-"""Writes tables, and what stands in a page between two comments."""
+"""Writes tables, the numbers in them, and what stands in a page between two comments."""
 
+import math
 import sys
+
+
+def digits(value: float, count: int = 3) -> str:
+    """So many significant digits, or all before the point; never an exponent."""
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = value
+    for _ in range(2):  # 999.7 becomes 1,000, which has a digit more before its point
+        places = max(0, count - 1 - math.floor(math.log10(abs(rounded))))
+        rounded = round(value, places)
+    return f"{rounded:,.{places}f}"
 
 
 def table(lines: list[list[str]], numbers_right: bool = False) -> str:
