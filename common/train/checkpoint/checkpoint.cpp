@@ -28,7 +28,7 @@ fs::path folder_of(const fs::path& run) {
 }
 
 // step_000100, or diverged_000100.
-std::string name_of(const char* kind, std::int64_t step) {
+std::string folder_name(const char* kind, std::int64_t step) {
   char name[40];
   std::snprintf(name, sizeof name, "%s_%06lld", kind, static_cast<long long>(step));
   return name;
@@ -356,7 +356,7 @@ std::string load_parameters(const fs::path& checkpoint, const TrainState& state)
 }
 
 fs::path checkpoint_path(const fs::path& run, std::int64_t step) {
-  return folder_of(run) / name_of("step", step);
+  return folder_of(run) / folder_name("step", step);
 }
 
 std::vector<fs::path> checkpoints_of(const fs::path& run) {
@@ -423,7 +423,7 @@ fs::path set_aside_checkpoint(const fs::path& run, std::int64_t step) {
     if (entry.path().filename().string().starts_with("diverged_")) former.push_back(entry.path());
   }
   for (const fs::path& checkpoint : former) delete_checkpoint(checkpoint);
-  const fs::path aside = folder_of(run) / name_of("diverged", step);
+  const fs::path aside = folder_of(run) / folder_name("diverged", step);
   rename_on_disk(checkpoint_path(run, step), aside);
   return aside;
 }
