@@ -1,4 +1,4 @@
-"""The options of each trainer, as their tables in the sources declare them: for what must be said before one is built."""
+"""The options of each trainer, as the sources declare them: for what is said before one is built."""
 
 import functools
 import re
@@ -58,8 +58,8 @@ def rows_of(text: str) -> list[Option]:
 def sources() -> list[Path]:
     """What is read here, from the root."""
     own = (file for file in ROOT.glob("step*/**/*.?pp") if not file.stem.endswith("_test"))
-    declaring = (file for file in own if file.name == "train.hpp" or "OptionTable" in file.read_text())
-    return [COMMON, *sorted(file.relative_to(ROOT) for file in declaring)]
+    found = [file for file in own if file.name == "train.hpp" or "OptionTable" in file.read_text()]
+    return [COMMON, *sorted(file.relative_to(ROOT) for file in found)]
 
 
 @functools.cache
@@ -80,7 +80,8 @@ def structs() -> dict[str, str]:
 @functools.cache
 def options_of(step: str) -> list[Option]:
     """The common ones, and its own."""
-    return [*rows_of((ROOT / COMMON).read_text()), *(row for text in own_texts(step) for row in rows_of(text))]
+    texts = [(ROOT / COMMON).read_text(), *own_texts(step)]
+    return [row for text in texts for row in rows_of(text)]
 
 
 def own_texts(step: str) -> list[str]:
@@ -90,14 +91,14 @@ def own_texts(step: str) -> list[str]:
 
 
 def check_are_of(step: str, words: list[str]) -> None:
-    """Refuses an option that only other steps have, and names them. What nobody has, the trainer refuses itself, and an option
-    that has moved."""
+    """Refuses an option that only other steps have, and names them. The trainer itself refuses what
+    nobody has, and an option that has moved."""
     given = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
     common = {row.name for row in rows_of((ROOT / COMMON).read_text())}
     for name in (name for name in given if name not in common):
         if any(f'"--{name}"' in text for text in own_texts(step)):
             continue
-        others = [each for each in read_steps() if any(name == row.name for row in options_of(each))]
+        others = [each for each in read_steps() if name in (row.name for row in options_of(each))]
         if others:
             steps = f"{', '.join(others[:-1])} and {others[-1]}" if others[1:] else others[0]
             usage_error(f"--{name} is an option of {steps}, not of {step}")
