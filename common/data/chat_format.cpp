@@ -13,6 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kStartOfMessage = "<|im_start|>";
 constexpr const char* kSystemMessage =
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
 
@@ -42,6 +43,27 @@ void check_is_ours(const std::string& text, const fs::path& path) {
         text.substr(0, kShown));
 }
 
+// As one text, of which the whole is encoded at once, as transformers does it.
+struct Conversation {
+  explicit Conversation(const std::vector<ChatMessage>& messages) {
+    if (messages.front().role != "system") add({"system", kSystemMessage});
+    for (const ChatMessage& message : messages) add(message);
+  }
+
+  std::string text;
+  std::vector<TextSpan> learned;  // in order
+
+ private:
+  void add(const ChatMessage& message) {
+    text += concat(kStartOfMessage, message.role, '\n');
+    const std::int64_t begin = std::ssize(text);
+    text += message.content + kEndOfMessage;
+    if (message.role == "assistant" && message.is_learned)
+      learned.push_back({begin, std::ssize(text)});
+    text += '\n';
+  }
+};
+
 }  // namespace
 
 ChatFormat::ChatFormat(const Tokenizer& tokenizer) {
@@ -53,46 +75,31 @@ ChatFormat::ChatFormat(const Tokenizer& tokenizer) {
         "' has none; give SmolLM2's, for example --tokenizer FOLDER with its tokenizer.json");
     return *token;
   };
-  start_ = special("<|im_start|>");
+  special(kStartOfMessage);
   end_ = special(kEndOfMessage);
-}
-
-void ChatFormat::append_message(const ChatMessage& message, Tokenizer& tokenizer, TokenList& tokens,
-                                std::vector<std::int64_t>& ends) const {
-  tokens.push_back(start_);
-  const std::string header = message.role + '\n';
-  std::int64_t place = tokens.size();
-  tokenizer.encode(header + message.content, tokens);
-  const auto text_size = [&] { return tokenizer.text_of(tokens[place]).size(); };
-  // A token that has a byte of the content is content, and so is a special one, which has none.
-  std::size_t num_bytes = 0;  // before the token at `place`
-  while (place < tokens.size() && num_bytes < header.size() &&
-         num_bytes + text_size() <= header.size()) {
-    num_bytes += text_size();
-    ++place;
-  }
-  tokens.push_back(end_);
-  if (message.role == "assistant" && message.is_learned) {
-    ends.push_back(place);
-    ends.push_back(tokens.size());
-  }
-  tokenizer.encode("\n", tokens);
 }
 
 void ChatFormat::append(const std::vector<ChatMessage>& messages, Tokenizer& tokenizer,
                         TokenList& tokens, std::vector<std::int64_t>& ends) const {
-  if (messages.front().role != "system")
-    append_message({"system", kSystemMessage}, tokenizer, tokens, ends);
-  for (const ChatMessage& message : messages) append_message(message, tokenizer, tokens, ends);
+  const Conversation conversation(messages);
+  std::int64_t place = tokens.size();
+  std::vector<TextSpan> spans;
+  tokenizer.encode(conversation.text, tokens, &spans);
+  bool is_learned = false;
+  auto next = conversation.learned.begin();  // that ends behind where the token begins
+  for (const TextSpan& span : spans) {
+    while (next != conversation.learned.end() && next->end <= span.begin) ++next;
+    const bool is_now = next != conversation.learned.end() && next->begin < span.end;
+    if (is_now != is_learned) ends.push_back(place);
+    is_learned = is_now;
+    ++place;
+  }
+  if (is_learned) ends.push_back(place);
 }
 
 TokenList ChatFormat::prompt(const std::string& user_message, Tokenizer& tokenizer) const {
-  TokenList tokens(tokenizer.vocab_size());
-  std::vector<std::int64_t> ends;
-  append({{"user", user_message}}, tokenizer, tokens, ends);
-  tokens.push_back(start_);
-  tokenizer.encode("assistant\n", tokens);
-  return tokens;
+  return tokenizer.encode(
+      concat(Conversation({{"user", user_message}}).text, kStartOfMessage, "assistant\n"));
 }
 
 std::string chat_template() {

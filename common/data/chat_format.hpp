@@ -34,8 +34,8 @@ class ChatFormat {
   // Appends the conversation's tokens, which are those of transformers' apply_chat_template(), and
   // to `ends` where each range of them ends: first one that is not learned, then one that is, and
   // so on. What is learned of the assistant's are the tokens of what it says, up to its <|im_end|>;
-  // the newline after that is not. A token that has a byte of what it says belongs to it. There is
-  // at least one message.
+  // the newline after that is not. A token that comes from a byte of what it says belongs to it.
+  // There is at least one message.
   void append(const std::vector<ChatMessage>& messages, Tokenizer& tokenizer, TokenList& tokens,
               std::vector<std::int64_t>& ends) const;
   // The tokens after which the assistant answers this user.
@@ -43,10 +43,7 @@ class ChatFormat {
   std::uint32_t end_of_message() const { return end_; }
 
  private:
-  void append_message(const ChatMessage& message, Tokenizer& tokenizer, TokenList& tokens,
-                      std::vector<std::int64_t>& ends) const;
-
-  std::uint32_t start_, end_;
+  std::uint32_t end_;
 };
 
 // The template as transformers reads it, from chat_template.jinja.

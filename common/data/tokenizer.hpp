@@ -52,12 +52,24 @@ class TokenList {
   std::variant<Narrow, Wide> tokens_;
 };
 
+// Where in a text a token comes from: its bytes from `begin` up to, but without, `end`.
+struct TextSpan {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  bool operator==(const TextSpan&) const = default;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Appends the text's tokens to the list, and no other ones. Any bytes are a text.
-  virtual void encode(std::string_view text, TokenList& tokens) = 0;
+  // Appends the text's tokens to the list, and no other ones. Any bytes are a text. Unless `spans`
+  // is null, also appends where each token comes from. A space that the tokenizer puts before a
+  // piece of the text comes from the first byte of the piece, and a byte that no token stands for
+  // is between spans. Of a text that is not UTF-8, the spans are those of what it is read as.
+  virtual void encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) = 0;
+  void encode(std::string_view text, TokenList& tokens) { encode(text, tokens, nullptr); }
   TokenList encode(std::string_view text);
   // The bytes that a token stands for; none for a special one. token < vocab_size.
   virtual std::string_view text_of(std::uint32_t token) const = 0;
@@ -81,7 +93,7 @@ class ByteTokenizer : public Tokenizer {
   static constexpr std::int64_t kVocabSize = 258;
 
   using Tokenizer::encode;
-  void encode(std::string_view text, TokenList& tokens) override;
+  void encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) override;
   std::string_view text_of(std::uint32_t token) const override;
   std::int64_t vocab_size() const override { return kVocabSize; }
   std::uint32_t end_of_text() const override { return kEndOfText; }

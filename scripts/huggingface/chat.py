@@ -55,9 +55,52 @@ def check(folder, has_mistakes):
     yield Result("chat", "targets of all rows", largest_difference(ours["targets"], targets))
     texts = [[t.apply_chat_template(c, tokenize=False, add_generation_prompt=True) for c in conversations] for t in (original, tokenizer)]
     yield Result("chat", "conversations by the template of an export", sum(a != b for a, b in zip(*texts)))
+    yield from check_pre_tokenizers(folder, model, conversations, data)
     if has_mistakes:
         _, longer = rows_of(conversations, tokenizer, MARKED_TEMPLATE.replace(f"{{{{ {ANSWER} }}}}{{% endg", f"{{{{ {ANSWER} + '\n' }}}}{{% endg"))
         yield Result("chat", "targets of all rows", largest_difference(ours["targets"], longer), mistake="a newline is learnt, too")
+
+
+BYTE_LEVEL = {"type": "ByteLevel", "trim_offsets": False, "use_regex": True}
+DIGITS = {"type": "Digits", "individual_digits": True}
+
+
+def without_t(file):
+    """A vocabulary that lacks a byte of "assistant". Every merge with it goes, too. (Without a newline, `tokenizers` itself
+    would be wrong about the spaces behind it: its offsets do not count a byte that has no token.)"""
+    model = file["model"]
+    model["merges"] = [merge for merge in model["merges"] if "t" not in "".join(merge)]
+    model["vocab"]["no letter"] = model["vocab"].pop("t")
+
+
+def set_pre_tokenizer(*stages):
+    whole = {"type": "Sequence", "pretokenizers": [*stages]} if len(stages) > 1 else stages[0]
+    return lambda file: file.update(pre_tokenizer=whole)
+
+
+# What is done to a tokenizer.json. How text is cut decides which token the newline of a header is a part of.
+PRE_TOKENIZERS = {
+    "a space before": set_pre_tokenizer({**BYTE_LEVEL, "add_prefix_space": True}),
+    "a space before, digits": set_pre_tokenizer(DIGITS, {**BYTE_LEVEL, "add_prefix_space": True}),
+    "a space before, no pattern": set_pre_tokenizer({**BYTE_LEVEL, "add_prefix_space": True, "use_regex": False}),
+    "no t": without_t,
+}
+
+
+def check_pre_tokenizers(folder, model, conversations, data):
+    """The same conversations with other tokenizers. The class is one that reads tokenizer.json as it is."""
+    for i, (name, change) in enumerate(PRE_TOKENIZERS.items()):
+        changed, out = shutil.copytree(model, folder / f"cut{i}"), folder / f"cut{i}_said"
+        file = json.loads((changed / "tokenizer.json").read_text())
+        change(file)
+        (changed / "tokenizer.json").write_text(json.dumps(file))
+        edit_json(changed / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+        start([command(LOGITS, init_from=changed, data=data, rows="chat", order="sequential", context=CONTEXT,
+                       micro_batch_size=len(conversations), out=out)])  # fmt: skip
+        ours, tokenizer = read_saved(out), AutoTokenizer.from_pretrained(changed)
+        tokens, targets = rows_of(conversations, tokenizer, MARKED_TEMPLATE)
+        yield Result(f"chat, {name}", "tokens of all rows", largest_difference(ours["tokens"], tokens))
+        yield Result(f"chat, {name}", "targets of all rows", largest_difference(ours["targets"], targets))
 
 
 def export_bare(model, data, folder):

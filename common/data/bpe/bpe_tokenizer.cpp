@@ -1,6 +1,7 @@
 #include "common/data/bpe/bpe_tokenizer.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
@@ -81,32 +82,54 @@ std::optional<std::uint32_t> BpeTokenizer::special(std::string_view name) const 
   return found != added_.end() && found->is_special ? std::optional(found->id) : std::nullopt;
 }
 
-void BpeTokenizer::encode(std::string_view text, TokenList& tokens) {
+void BpeTokenizer::encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // the engine counts in int
   check(text.size() <= kMostBytes, "a text of ", text.size(),
         " bytes is longer than a GiB; cut it ",
         "into documents (.jsonl), or encode it once (.bin)");
   std::string buffer;
-  const auto push = [&](std::uint32_t token) { tokens.push_back(token); };
-  const auto encode_rest = [&](std::string_view piece) { encode_piece(piece, 0, tokens); };
+  const std::string_view whole = well_formed_utf8(text, buffer);
+  const auto begin_of = [&](std::string_view part) { return part.data() - whole.data(); };
+  const auto push = [&](std::uint32_t token, std::string_view found) {
+    tokens.push_back(token);
+    if (spans != nullptr) spans->push_back({begin_of(found), begin_of(found) + std::ssize(found)});
+  };
+  const auto encode_rest = [&](std::string_view piece) {
+    encode_piece({piece, begin_of(piece)}, 0, tokens, spans);
+  };
   added_first_.split(
-      well_formed_utf8(text, buffer),
-      [&](std::string_view piece) { added_next_.split(piece, encode_rest, push); }, push);
+      whole, [&](std::string_view piece) { added_next_.split(piece, encode_rest, push); }, push);
 }
 
-void BpeTokenizer::encode_piece(std::string_view piece, std::size_t stage, TokenList& tokens) {
-  if (stage == stages_.size()) return model_.encode(piece, tokens);
+void BpeTokenizer::encode_piece(Piece piece, std::size_t stage, TokenList& tokens,
+                                std::vector<TextSpan>* spans) {
+  if (stage == stages_.size()) {
+    const std::size_t known = spans == nullptr ? 0 : spans->size();
+    model_.encode(piece.text, tokens, spans);
+    const std::int64_t added = piece.has_added_space ? 1 : 0;
+    if (spans == nullptr) return;
+    for (TextSpan& span : std::span(*spans).subspan(known))
+      span = {piece.begin + std::max<std::int64_t>(span.begin - added, 0),
+              piece.begin + std::max<std::int64_t>(span.end - added, 1)};
+    return;
+  }
   Stage& here = stages_[stage];
   std::string with_space;
-  if (here.adds_prefix_space && !piece.starts_with(' ')) {
-    with_space.assign(1, ' ').append(piece);
-    piece = with_space;
+  if (here.adds_prefix_space && !piece.text.starts_with(' ')) {
+    with_space.assign(1, ' ').append(piece.text);
+    piece = {with_space, piece.begin, true};
   }
-  const auto next = [&](std::string_view part) { encode_piece(part, stage + 1, tokens); };
+  const auto next = [&](std::string_view part) {
+    const std::int64_t begin = part.data() - piece.text.data();
+    const bool is_first = begin == 0;
+    const std::int64_t added = piece.has_added_space && !is_first ? 1 : 0;
+    encode_piece({part, piece.begin + begin - added, piece.has_added_space && is_first}, stage + 1,
+                 tokens, spans);
+  };
   if (here.pattern) {
-    here.pattern->split(piece, next);
+    here.pattern->split(piece.text, next);
   } else {
-    next(piece);
+    next(piece.text);
   }
 }
 

@@ -24,7 +24,7 @@ class BpeTokenizer : public Tokenizer {
 
   using Tokenizer::encode;
   // Throws CheckError for a text of more than a GiB.
-  void encode(std::string_view text, TokenList& tokens) override;
+  void encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) override;
   std::string_view text_of(std::uint32_t token) const override { return texts_.at(token); }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
   std::uint32_t end_of_text() const override { return end_of_text_; }
@@ -37,8 +37,14 @@ class BpeTokenizer : public Tokenizer {
     bool adds_prefix_space;
     std::optional<SplitPattern> pattern;
   };
+  struct Piece {
+    std::string_view text;
+    std::int64_t begin = 0;  // in the whole text, of what is not added
+    bool has_added_space = false;
+  };
   // Cuts the piece by this stage and those after it, and encodes what comes out.
-  void encode_piece(std::string_view piece, std::size_t stage, TokenList& tokens);
+  void encode_piece(Piece piece, std::size_t stage, TokenList& tokens,
+                    std::vector<TextSpan>* spans);
 
   BpeModel model_;
   std::vector<AddedToken> added_;

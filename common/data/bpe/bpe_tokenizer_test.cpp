@@ -8,6 +8,7 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/data/bpe/byte_alphabet.hpp"
+#include "common/data/mapped_file.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 
@@ -37,6 +38,79 @@ TEST(BpeTokenizer, GivesTheIdsOfPythonsTokenizers) {
   EXPECT_EQ(encode("  the   cats\n\n"), (Ids{223, 262, 223, 223, 271, 85, 201, 201}));
   EXPECT_EQ(encode("assistant\nHi"), (Ids{67, 279, 293, 201, 42, 75}));
   EXPECT_EQ(encode("\xff\xe2\x82("), (Ids{174, 126, 124, 174, 126, 124, 10}));
+}
+
+// The fixture, once `change` has changed its JSON.
+template <class Change>
+BpeTokenizer tokenizer_after(const TempFolder& folder, const Change& change) {
+  auto file = nlohmann::json::parse(MappedFile(kFixture).bytes());
+  change(file);
+  return BpeTokenizer(folder.write("tokenizer.json", file.dump()));
+}
+
+// What a token stands for is the text that it comes from, but for a space before a piece and for
+// bytes that the vocabulary lacks.
+TEST(BpeTokenizer, SaysWhereInTheTextATokenComesFrom) {
+  const std::vector<std::string> texts = {"",
+                                          "the cat sat",
+                                          " the  cat",
+                                          "assistant\nHi",
+                                          "\n\n a<|im_end|>\n<|im_start|>user\nx12y",
+                                          "<|endoftext|><|im_end|>é中😀 7 8\n",
+                                          "12345",
+                                          "SELECT name\n\tFROM\n"};
+  const auto prefix = [](nlohmann::json& file) {
+    file["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true;
+  };
+  const auto lacking = [&](nlohmann::json& file) {
+    prefix(file);
+    for (const char* letter : {"Ċ", "s"}) {
+      file["model"]["vocab"][concat("no ", letter)] = file["model"]["vocab"][letter];
+      file["model"]["vocab"].erase(letter);
+    }
+    auto& merges = file["model"]["merges"];
+    std::erase_if(*merges.get_ptr<nlohmann::json::array_t*>(),
+                  [](const nlohmann::json& merge) { return merge[0] == "s" || merge[1] == "s"; });
+  };
+  const TempFolder folder;
+  std::vector<BpeTokenizer> tokenizers;
+  tokenizers.emplace_back(kFixture);
+  tokenizers.push_back(tokenizer_after(folder, prefix));
+  tokenizers.push_back(tokenizer_after(folder, lacking));
+  std::int64_t num_prefixed = 0, num_lacking = 0;
+  for (BpeTokenizer& tokenizer : tokenizers) {
+    const bool lacks_bytes = &tokenizer == &tokenizers.back();
+    for (const std::string& text : texts) {
+      for (int i = 0; i < 2; ++i) {  // the second time comes from the cache
+        TokenList tokens(tokenizer.vocab_size());
+        std::vector<TextSpan> spans;
+        tokenizer.encode(text, tokens, &spans);
+        EXPECT_EQ(tokens.ids(), tokenizer.encode(text).ids());
+        ASSERT_EQ(std::ssize(spans), tokens.size());
+        TextSpan last;
+        for (std::size_t k = 0; k < spans.size(); ++k) {
+          const TextSpan span = spans[k];
+          ASSERT_LT(span.begin, span.end) << text;
+          std::string from = text.substr(static_cast<std::size_t>(span.begin),
+                                         static_cast<std::size_t>(span.end - span.begin));
+          const std::uint32_t token = tokens[static_cast<std::int64_t>(k)];
+          const std::string stands_for(tokenizer.text_of(token));
+          if (lacks_bytes)
+            num_lacking += std::erase_if(from, [](char c) { return c == 's' || c == '\n'; });
+          if (stands_for.empty()) {
+            EXPECT_THAT(from, ::testing::MatchesRegex("<\\|.*\\|>")) << text;
+          } else if (from != stands_for) {
+            ++num_prefixed;
+            EXPECT_TRUE(stands_for == " " + from || stands_for == " ") << text << k;
+          }
+          EXPECT_TRUE(last.begin <= span.begin && last.end <= span.end) << text;
+          last = span;
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_prefixed, 0);
+  EXPECT_GT(num_lacking, 0);
 }
 
 TEST(BpeTokenizer, TheSecondTimeComesFromTheCache) {
@@ -205,8 +279,8 @@ TEST(AddedTokenSearch, TakesTheLeftmostAndOfThoseTheLongest) {
   std::string found;
   search.split(
       "xabcdabbcdéab", [&](std::string_view text) { found += concat("(", text, ")"); },
-      [&](std::uint32_t id) { found += concat(id); });
-  EXPECT_EQ(found, "(x)1(d)0230");
+      [&](std::uint32_t id, std::string_view text) { found += concat(id, "=", text, " "); });
+  EXPECT_EQ(found, "(x)1=abc (d)0=ab 2=bcd 3=é 0=ab ");
 }
 
 TEST(TokenList, HoldsMoreThan65536Tokens) {

@@ -33,9 +33,9 @@ AddedTokenSearch::Found AddedTokenSearch::longest_at_start(std::string_view text
   return longest;
 }
 
-void AddedTokenSearch::split(std::string_view text,
-                             const std::function<void(std::string_view)>& on_text,
-                             const std::function<void(std::uint32_t)>& on_token) const {
+void AddedTokenSearch::split(
+    std::string_view text, const std::function<void(std::string_view)>& on_text,
+    const std::function<void(std::uint32_t, std::string_view)>& on_token) const {
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size();) {
     const Found found = is_first_byte_[static_cast<unsigned char>(text[at])]
@@ -46,7 +46,7 @@ void AddedTokenSearch::split(std::string_view text,
       continue;
     }
     if (done < at) on_text(text.substr(done, at - done));
-    on_token(static_cast<std::uint32_t>(found.token));
+    on_token(static_cast<std::uint32_t>(found.token), text.substr(at, found.num_bytes));
     done = at += found.num_bytes;
   }
   if (done < text.size()) on_text(text.substr(done));

@@ -25,10 +25,10 @@ class AddedTokenSearch {
  public:
   explicit AddedTokenSearch(const std::vector<AddedToken>& tokens);
 
-  // Calls on_text(piece) with what is between tokens, unless it is empty, and on_token(id), in
-  // order. Takes time linear in the text times the longest content.
+  // Calls on_text(piece) with what is between tokens, unless it is empty, and on_token(id, its
+  // content in the text), in order. Takes time linear in the text times the longest content.
   void split(std::string_view text, const std::function<void(std::string_view)>& on_text,
-             const std::function<void(std::uint32_t)>& on_token) const;
+             const std::function<void(std::uint32_t, std::string_view)>& on_token) const;
 
  private:
   struct Node {  // of a trie of bytes
