@@ -20,11 +20,11 @@ RowTokens row_of_conversation(const TokenizedText& text, std::int64_t conversati
                               std::int64_t context);
 
 // Reads a .jsonl file, whose objects have `messages`, a list of objects with the strings `role` and
-// `content`, and perhaps a `weight` of 0 or 1, as OpenAI's format has it. Members that other
-// programs learn by are refused: kWeights and kShown of a line, and those of a message that
-// conversations.cpp lists. Others are ignored. Throws the errors of read_jsonl_objects(), and
-// CheckError with file:line if there is no message, none that is learned, a weight of 1 that is not
-// the assistant's, or a role other than system, user and assistant.
+// `content`, and perhaps a `weight` of 0 or 1, as OpenAI's format has it. Other members are accounted
+// for: kLearnedBy of a line are refused, and those of a message that conversations.cpp lists. Throws
+// the errors of read_jsonl_objects(), and CheckError with file:line if there is no message, none that
+// is learned, a weight of 1 that is not the assistant's, or a role other than system, user and
+// assistant.
 TokenizedText read_jsonl_conversations(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

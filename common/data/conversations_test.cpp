@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <nlohmann/json.hpp>
+
 #include "common/core/check.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
@@ -71,6 +74,35 @@ TEST_F(ConversationsTest, TheDefaultSystemMessageComesFirst) {
                                 "Hugging Face>\n<assistant\na>"));
 }
 
+// What is learned does not depend on how text is cut, nor on what the vocabulary lacks.
+TEST_F(ConversationsTest, TheHeaderIsLearnedByNoTokenizer) {
+  const auto targets_after = [&](const std::function<void(nlohmann::json & file)>& change) {
+    auto file = nlohmann::json::parse(MappedFile(kTokenizer).bytes());
+    change(file);
+    DataOptions chat = options(kChat, 100);
+    chat.tokenizer = folder_.write("changed.json", file.dump());
+    BpeTokenizer tokenizer(chat.tokenizer);
+    const Dataset dataset = Dataset::open_training(chat);
+    std::string text = rows_as_text(dataset.read(std::vector<std::int64_t>{0}).targets, tokenizer,
+                                    {{0, '$'}, {1, '<'}, {2, '>'}})
+                           .at(0);
+    std::erase(text, '_');
+    return text;
+  };
+  const nlohmann::json plain = {
+      {"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", true}};
+  EXPECT_EQ(targets_after([&](auto& file) { file["pre_tokenizer"] = plain; }), "sat>>");
+  EXPECT_EQ(targets_after([](auto& file) {
+              file["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true;
+            }),
+            "sat>>");
+  EXPECT_EQ(targets_after([](auto& file) {  // no newline
+              file["model"]["vocab"]["no newline"] = file["model"]["vocab"]["Ċ"];
+              file["model"]["vocab"].erase("Ċ");
+            }),
+            "sat>>");
+}
+
 TEST_F(ConversationsTest, AWeightOf0KeepsAnAnswerOutOfTheLoss) {
   const auto answer = [](const std::string& weight) {
     return R"({"role": "assistant", "content": "sat")" + weight + "}";
@@ -111,14 +143,26 @@ TEST_F(ConversationsTest, RefusesWhatOtherProgramsLearnBy) {
     expect_refused(line("", concat(", \"", member, "\": \"z\""), ""), ":1: messages[0]", member);
   for (const char* member : {"tool_calls", "images", "train_detail"})
     expect_refused(line("", "", concat(", \"", member, "\": [{}]")), ":1: messages[1]", member);
-  for (const char* member : {"\"weight\": 0, ", "\"train\": false, ", "\"system\": \"S\", ",
-                             "\"tools\": [{}], ", "\"images\": [\"a\"], "})
-    expect_refused(line(member, "", ""), ":1", "would change what is learned");
-  EXPECT_NO_THROW(Dataset::open_training(
+  for (const char* member :
+       {"\"weight\": 0, ", "\"train\": false, ", "\"system\": \"S\", ", "\"tools\": [{}], ",
+        "\"images\": [\"a\"], ", "\"label\": false, ", "\"loss\": 0.5, ", "\"weights\": [0, 1], ",
+        "\"rejected_messages\": [{}], ", "\"enable_thinking\": true, ",
+        "\"enable_thinking\": false, ", "\"exampleWeight\": 3, ", "\"completion_mask\": [0], "})
+    expect_refused(line(member, "", ""), ":1: " + std::string(member).substr(0, 4),
+                   "would change what is learned");
+  for (const char* member :
+       {"\"loss_scale\": 0", "\"trainable\": false", "\"mask\": true", "\"mask\": 1",
+        "\"lossMask\": 0", "\"channel\": \"analysis\"", "\"toolCalls\": [{}]"})
+    expect_refused(line("", "", concat(", ", member)),
+                   ":1: messages[1]: " + std::string(member).substr(0, 4),
+                   "would change what is learned");
+  const Dataset harmless = Dataset::open_training(
       options(line("\"id\": 7, \"source\": {\"a\": [1]}, \"tools\": [], \"weight\": 1, ",
-                   ", \"tool_calls\": null, \"timestamp\": \"now\"",
-                   ", \"refusal\": null, \"train\": true, \"thinking\": \"\""),
-              100)));
+                   ", \"tool_calls\": null, \"timestamp\": \"now\", \"weighted\": 2",
+                   ", \"refusal\": null, \"train\": true, \"thinking\": \"\", \"lossMask\": 1"),
+              100));
+  EXPECT_THAT(harmless.ignored_members(), ::testing::ElementsAre("id", "messages[].timestamp",
+                                                                 "messages[].weighted", "source"));
 }
 
 TEST_F(ConversationsTest, ARowKeepsTheBeginning) {
@@ -212,7 +256,9 @@ TEST_F(ConversationsTest, OtherRowsUseTheTokenizerToo) {
   EXPECT_EQ(windows.num_tokens(), 3);
   EXPECT_EQ(windows.vocab_size(), 340);
   EXPECT_EQ(windows.tokenizer(), tokenizer_.name());
-  EXPECT_EQ(windows.text_of_targets(1).num_bytes, 4);  // " cat" and the end of text
+  EXPECT_EQ(windows.text_of_targets(1).num_bytes, 4);            // " cat" and the end of text
+  text.source = folder_.write("b.txt", "the cat<|endoftext|>");  // which ends only once
+  EXPECT_EQ(Dataset::open_training(text).num_tokens(), 3);
   text.rows = Rows::kDocuments;
   text.context = 300;
   text.source = "corpus";

@@ -277,6 +277,10 @@ std::string Dataset::description() const {
                        "s cut to fit");
 }
 
+const std::set<std::string>& Dataset::ignored_members() const {
+  return samples_->text.ignored;
+}
+
 std::string Dataset::content_hash() const {
   ByteHash hash;
   const std::int64_t cut[] = {static_cast<std::int64_t>(samples_->rows), samples_->context};

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 
@@ -43,6 +44,8 @@ class Dataset {
   // which are valid for no other.
   std::string tokenizer() const;
   std::string description() const;  // one line for the log: name, documents, tokens, samples
+  // Members of the file's lines that say nothing here: "id", or "messages[].timestamp" of messages.
+  const std::set<std::string>& ignored_members() const;
 
   // Reads these B samples as a microbatch [B, T], sample by sample. Of preference pairs it has 2B
   // rows: the chosen answers of all pairs, then the rejected ones in the same order.

@@ -13,8 +13,7 @@ void append_pair(std::string_view prompt, std::string_view chosen, std::string_v
   tokenizer.encode(concat(prompt, "\n"), pairs.tokens);
   pairs.part_ends.push_back(pairs.tokens.size());
   for (const std::string_view answer : {chosen, rejected}) {
-    tokenizer.encode(answer, pairs.tokens);
-    pairs.tokens.push_back(tokenizer.end_of_text());
+    append_ended(answer, tokenizer, pairs.tokens);
     pairs.part_ends.push_back(pairs.tokens.size());
   }
 }
@@ -34,8 +33,8 @@ TokenizedText read_jsonl_pairs(const std::string& path, Tokenizer& tokenizer) {
       "; a preference pair has the strings \"prompt\", \"chosen\" and \"rejected\"";
   return read_jsonl_objects(
       path, tokenizer, "preference pairs", [&](const JsonlObject& object, TokenizedText& pairs) {
-        object.refuse(kWeights);
-        object.refuse(kShown);
+        constexpr const char* kRead[] = {"prompt", "chosen", "rejected"};
+        object.account_for(kRead, kLearnedBy, pairs.ignored);
         const std::string prompt = object.required("prompt", kMembers);
         const std::string chosen = object.required("chosen", kMembers);
         const std::string rejected = object.required("rejected", kMembers);

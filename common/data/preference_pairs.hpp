@@ -34,10 +34,10 @@ void append_pair(std::string_view prompt, std::string_view chosen, std::string_v
 RowTokens row_of_pair(const TokenizedText& pairs, std::int64_t pair, Answer answer,
                       std::int64_t context);
 
-// Reads a .jsonl file, whose objects have the strings `prompt`, `chosen` and `rejected`. Of other
-// members kWeights and kShown are refused, and the rest is ignored. Throws the errors of
-// read_jsonl_objects(), and CheckError with file:line if one of the three is missing or not a
-// string, or if both answers are equal.
+// Reads a .jsonl file, whose objects have the strings `prompt`, `chosen` and `rejected`. Other
+// members are accounted for; kLearnedBy are refused. Throws the errors of read_jsonl_objects(), and
+// CheckError with file:line if one of the three is missing or not a string, or if both answers are
+// equal.
 TokenizedText read_jsonl_pairs(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

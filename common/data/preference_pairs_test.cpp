@@ -9,6 +9,7 @@
 
 #include "common/core/check.hpp"
 #include "common/data/batch_stream.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/corpus/corpus.hpp"
 #include "common/data/dataset.hpp"
 #include "common/data/tokenizer.hpp"
@@ -171,6 +172,14 @@ TEST_F(PreferencePairsTest, TheCorpusHasRightAndWrongQueries) {
       ASSERT_TRUE(seen.insert(lines[0]).second);  // no pair is in both splits
     }
   }
+}
+
+TEST_F(PreferencePairsTest, AnAnswerThatEndsWithTheEndEndsOnce) {
+  BpeTokenizer tokenizer(LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json");
+  TokenizedText pairs{TokenList(tokenizer.vocab_size())};
+  append_pair("the", "cat<|endoftext|>", "", tokenizer, pairs);
+  EXPECT_EQ(pairs.part_ends[1] - pairs.part_ends[0], std::ssize(tokenizer.encode("cat").ids()) + 1);
+  EXPECT_EQ(pairs.part_ends[2] - pairs.part_ends[1], 1);
 }
 
 TEST_F(PreferencePairsTest, AMicrobatchHasPairsAndAPairCountsAsOneRow) {

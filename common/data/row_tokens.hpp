@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/data/batch.hpp"
@@ -18,6 +20,7 @@ struct TokenizedText {
   // Where their parts end, which conversations.hpp and preference_pairs.hpp name; documents have
   // none. And for each conversation, where its parts begin in this list.
   std::vector<std::int64_t> part_ends = {}, first_parts = {};
+  std::set<std::string> ignored = {};  // names of members of the file that say nothing here
 
   std::int64_t length(std::int64_t number) const {
     const auto k = static_cast<std::size_t>(number);

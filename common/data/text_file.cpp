@@ -27,9 +27,36 @@ void for_each_line(const std::string& path, const Visit& visit) {
   }
 }
 
-// null, true, 1, "", [] or {}.
-bool asks_for_nothing(const json& value) {
-  return value.empty() || value == "" || value == true || value == 1;
+// A name in any of the usual spellings, such as lossWeight or Loss-Weight, as loss_weight.
+std::string snake_case(const std::string& name) {
+  std::string snake;
+  bool was_lower = false;
+  for (const char c : name) {
+    const bool is_upper = 'A' <= c && c <= 'Z', is_lower = 'a' <= c && c <= 'z';
+    if (is_upper && was_lower) snake += '_';
+    snake += is_upper ? static_cast<char>(c - 'A' + 'a') : is_lower ? c : '_';
+    was_lower = is_lower;
+  }
+  return snake;
+}
+
+bool is_empty(const json& value) {  // null, "", [] or {}
+  return value.empty() || value == "";
+}
+
+// Whether a member's name says how much of something is learned. A mask of 1 may mean that all
+// counts, or that nothing does.
+enum class Counting { kNo, kMore, kMask };
+
+Counting counting_of(const std::string& snake) {
+  const auto has = [&](std::initializer_list<const char*> any) {
+    return std::ranges::any_of(any, [words = "_" + snake + "_"](const std::string& word) {
+      return words.find("_" + word + "_") != std::string::npos;
+    });
+  };
+  if (has({"weight", "weights", "loss", "losses", "train", "trainable", "training"}))
+    return Counting::kMore;
+  return has({"mask", "masks", "masked"}) ? Counting::kMask : Counting::kNo;
 }
 
 // Parses the object on a line; `place` is its file:line.
@@ -73,7 +100,7 @@ std::optional<std::vector<JsonlObject>> JsonlObject::objects(const std::string& 
   for (const json& entry : *member) {
     const std::string place = concat(place_, ": ", name, "[", objects.size(), "]");
     check(entry.is_object(), place, " must be an object, but is of type ", entry.type_name());
-    objects.emplace_back(entry, place);
+    objects.emplace_back(entry, place, name + "[].");
   }
   return objects;
 }
@@ -92,13 +119,23 @@ std::optional<int> JsonlObject::weight() const {
   return *member == 1 ? 1 : 0;
 }
 
-void JsonlObject::refuse(std::span<const char* const> names) const {
-  for (const char* name : names) {
-    const auto member = object_.find(name);
-    check(member == object_.end() || asks_for_nothing(*member), place_, ": \"", name,
-          "\" would change what is learned, but Ladder does not read it: remove it, or the line. "
-          "What asks for nothing may stay (null, true, 1, or empty); \"weight\": 0 on a message "
-          "keeps an answer out of the loss");
+void JsonlObject::account_for(std::span<const char* const> read,
+                              std::span<const char* const> learned_by,
+                              std::set<std::string>& ignored) const {
+  constexpr std::size_t kMostIgnored = 100;  // a hostile file may have another name in each line
+  for (const auto& [name, value] : object_.items()) {
+    if (std::ranges::find(read, name) != read.end() || is_empty(value)) continue;
+    const std::string snake = snake_case(name);
+    const Counting counting = counting_of(snake);
+    if (counting == Counting::kMore && (value == true || value == 1)) continue;
+    const bool changes =
+        counting != Counting::kNo || std::ranges::find(learned_by, snake) != learned_by.end();
+    check(
+        !changes, place_, ": \"", [&] { return excerpt(name); },
+        "\" would change what is learned, but Ladder does not read it: remove it, or the line. "
+        "What is null or empty may stay, and so may a weight of 1 or true; \"weight\": 0 on a "
+        "message keeps an answer out of the loss");
+    if (ignored.size() < kMostIgnored) ignored.insert(kind_ + excerpt(name));
   }
 }
 
@@ -123,11 +160,12 @@ std::string place_of_object(const std::string& path, std::int64_t number) {
 
 namespace {
 
-std::string document_of(const JsonlObject& object) {
-  object.refuse(kWeights);
+std::string document_of(const JsonlObject& object, std::set<std::string>& ignored) {
+  constexpr const char* kRead[] = {"text", "context", "question", "answer"};
+  object.account_for(kRead, {}, ignored);
   std::string document;
   bool has_text = false;
-  for (const char* name : {"text", "context", "question", "answer"}) {
+  for (const char* name : kRead) {
     const auto text = object.text(name);
     if (!text) continue;
     if (has_text) document += '\n';
@@ -144,8 +182,15 @@ std::string document_of(const JsonlObject& object) {
 
 void append_document(std::string_view document, Tokenizer& tokenizer, TokenizedText& text) {
   text.starts.push_back(text.tokens.size());
-  tokenizer.encode(document, text.tokens);
-  text.tokens.push_back(tokenizer.end_of_text());
+  append_ended(document, tokenizer, text.tokens);
+}
+
+void append_ended(std::string_view text, Tokenizer& tokenizer, TokenList& tokens) {
+  const std::int64_t begin = tokens.size();
+  tokenizer.encode(text, tokens);
+  const bool has_end =
+      tokens.size() > begin && tokens[tokens.size() - 1] == tokenizer.end_of_text();
+  if (!has_end) tokens.push_back(tokenizer.end_of_text());
 }
 
 TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer) {
@@ -164,7 +209,7 @@ TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer) {
 TokenizedText read_jsonl(const std::string& path, Tokenizer& tokenizer) {
   return read_jsonl_objects(path, tokenizer, "documents",
                             [&](const JsonlObject& object, TokenizedText& text) {
-                              append_document(document_of(object), tokenizer, text);
+                              append_document(document_of(object, text.ignored), tokenizer, text);
                             });
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,19 +17,45 @@
 
 namespace ladder {
 
-// Members of a line that other programs learn by: how much of it counts, in any kind of file, and
-// what a model is shown besides the messages or the prompt.
-inline constexpr const char* kWeights[] = {"weight", "sample_weight", "loss_weight", "loss_mask",
-                                           "train"};
-inline constexpr const char* kShown[] = {
-    "system", "tools",  "functions", "function_call", "image",  "images",
-    "audio",  "audios", "documents", "video",         "videos", "chat_template_kwargs"};
+// Members that other programs learn by, of a line with messages or a prompt: what a model is shown
+// besides these, and what says whether an answer is a good one.
+inline constexpr const char* kLearnedBy[] = {"system",
+                                             "system_prompt",
+                                             "tools",
+                                             "functions",
+                                             "function_call",
+                                             "image",
+                                             "images",
+                                             "audio",
+                                             "audios",
+                                             "video",
+                                             "videos",
+                                             "documents",
+                                             "history",
+                                             "condition",
+                                             "chat_template",
+                                             "chat_template_kwargs",
+                                             "enable_thinking",
+                                             "thinking",
+                                             "reasoning",
+                                             "reasoning_content",
+                                             "reasoning_effort",
+                                             "label",
+                                             "labels",
+                                             "kto_tag",
+                                             "margin",
+                                             "chosen",
+                                             "rejected",
+                                             "rejected_messages",
+                                             "rejected_response",
+                                             "negative_messages"};
 
 // A line's object, valid only during the visit.
 class JsonlObject {
  public:
-  JsonlObject(const nlohmann::json& object, std::string place)
-      : object_(object), place_(std::move(place)) {}
+  // `kind` precedes the names of members for the user: "messages[]." for those of a message.
+  JsonlObject(const nlohmann::json& object, std::string place, std::string kind = "")
+      : object_(object), place_(std::move(place)), kind_(std::move(kind)) {}
 
   // The member's text, or nothing if there is no such member. Throws CheckError if it is not a
   // string.
@@ -41,14 +68,17 @@ class JsonlObject {
   bool has(const std::string& name) const;
   // The member `weight`, or nothing if there is none or null. Throws CheckError if it is not 0 or 1.
   std::optional<int> weight() const;
-  // Throws CheckError if there is one of these members, which would change what is learned, if they
-  // were read. What asks for nothing is fine: null, true, 1, or empty.
-  void refuse(std::span<const char* const> names) const;
+  // Of the members that are not in `read`: throws CheckError if one would change what is learned, if
+  // it were read, and adds the names of the others to `ignored`. Would change it: one of `learned_by`
+  // in any spelling (toolCalls), unless it is null or empty; and what by its name says how much counts (a word of it is "weight",
+  // "loss", "mask", "train", …), unless it asks for nothing, which is also true or 1 if it is no mask.
+  void account_for(std::span<const char* const> read, std::span<const char* const> learned_by,
+                   std::set<std::string>& ignored) const;
   const std::string& place() const { return place_; }  // file:line, and where in the line
 
  private:
   const nlohmann::json& object_;
-  std::string place_;
+  std::string place_, kind_;
 };
 
 // Calls append(object, text) with each object, in the order of the lines, and returns the text.
@@ -61,6 +91,9 @@ TokenizedText read_jsonl_objects(
 // The file:line of the object with this number, from 0 on, in a file that has been read.
 std::string place_of_object(const std::string& path, std::int64_t number);
 
+// The text's tokens and one end of text, which may be written in the text already.
+void append_ended(std::string_view text, Tokenizer& tokenizer, TokenList& tokens);
+
 // With the same tokenizer as the documents before.
 void append_document(std::string_view document, Tokenizer& tokenizer, TokenizedText& text);
 
@@ -70,9 +103,9 @@ TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer);
 
 // Reads a .jsonl file, which has one JSON object per line, with some of the strings `text`,
 // `context`, `question` and `answer`. Those present, in this order and joined by newlines, are a
-// document. Of other members kWeights are refused, and the rest is ignored; blank lines are
-// skipped. Throws CheckError with file:line if a line is malformed, has none of the four, has a
-// member twice, or has one of them not as a string.
+// document. Other members are accounted for; blank lines are skipped. Throws CheckError with
+// file:line if a line is malformed, has none of the four, has a member twice, or has one of them not
+// as a string.
 TokenizedText read_jsonl(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

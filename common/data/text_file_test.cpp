@@ -72,6 +72,16 @@ TEST_F(TextFileTest, JsonlJoinsTheFieldsPresentInOrder) {
   EXPECT_EQ(text.tokens.size(), 15);
 }
 
+TEST_F(TextFileTest, OtherMembersAreTold) {
+  const TokenizedText text = read(
+      "{\"text\": \"x\", \"id\": 1, \"label\": false}\n{\"question\": \"y\", \"url\": \"\", "
+      "\"ID\": 2}");
+  EXPECT_THAT(text.ignored, ElementsAre("ID", "id", "label"));
+  std::string many;
+  for (int i = 0; i < 500; ++i) many += concat("{\"text\": \"x\", \"key", i, "\": 1}\n");
+  EXPECT_EQ(read(many).ignored.size(), 100u);
+}
+
 TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {
   const std::string good = "{\"answer\": \"x\"}\n\n";
   expect_refused(good + "{\"answer\": \"x\"", ":3", "not valid JSON");
