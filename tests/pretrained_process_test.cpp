@@ -25,7 +25,9 @@ class Pretrained : public ProcessTest {
       write_shards(folder_.path(name), with_prefix(prefix, random_values(model)), 3);
     };
     write("gpt2", small_gpt2_config(), "n_layer", small_gpt2(), "transformer.");
-    write("llama", small_llama_config(), "num_hidden_layers", small_llama(), "model.");
+    Json llama = small_llama_config();
+    llama["max_position_embeddings"] = 16;  // of which the runs train with 4
+    write("llama", llama, "num_hidden_layers", small_llama(), "model.");
   }
 
   static std::string training(const std::string& step, const std::string& options) {
@@ -57,7 +59,13 @@ TEST_F(Pretrained, EveryStepStartsFromAndExportsTheSameModel) {
       const std::string again = from + "_again";
       run(training(kSteps[0], concat("--init-from ", from, " --quiet --out ", again)));
       EXPECT_EQ(contents(again + saved), contents(first + saved));
+      run(exporting(again + " " + again + "_exported"));
+      EXPECT_EQ(contents(again + "_exported/config.json"),
+                contents(first + "_exported/config.json"));
     }
+    EXPECT_THAT(
+        contents(first + "_exported/config.json"),
+        HasSubstr(family == "llama" ? "\"max_position_embeddings\": 16" : "\"n_positions\": 4"));
   }
 }
 

@@ -114,6 +114,7 @@ void RunFiles::open(const TrainOptions& options, std::int64_t step) {
   make_folders(out_);
   sweep_partial_checkpoints(out_);
   keep_tokenizer(options.data, out_);
+  keep_settings_of_start(options.output.init_from, out_);
   std::error_code ignored;
   // A report of an earlier part of this run is outdated now.
   if (step < options.num_steps) fs::remove(out_ / "report.json", ignored);
@@ -251,6 +252,13 @@ void Run::resume(TrainState state) {
                        training["tokens"], " tokens: ", options_.num_steps, " steps take ",
                        batch.has_fixed_size ? "" : "at least ", std::round(1e4 * epochs) / 1e4,
                        " epochs"));
+  std::set<std::string> ignored = state.batches->training_data().ignored_members();
+  ignored.merge(std::set(state.batches->validation_data().ignored_members()));
+  std::string names;
+  for (const std::string& name : ignored) names += concat(names.empty() ? "" : ", ", name);
+  if (!names.empty())
+    console_.line("ignored             members of the data's lines that say nothing here: " +
+                  names);
   resumed_from_ = std::make_shared<Json>(
       Json{{"steps taken", step_},
            {"hashes of the checkpoint to resume from", hashes},

@@ -393,7 +393,21 @@ TEST_F(RunTest, ShowsTheDataAndKnowsTheTimeLeftFromTheSecondStepOn) {
   take_steps(options_);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
               AllOf(HasSubstr("  7 samples, 1001 tokens: 5 steps take 2.5714 epochs\n"),
-                    ContainsRegex("step 1/5 .*tokens/s\n"), ContainsRegex("step 2/5 .* left\n")));
+                    ContainsRegex("step 1/5 .*tokens/s\n"), ContainsRegex("step 2/5 .* left\n"),
+                    Not(HasSubstr("ignored"))));
+}
+
+TEST_F(RunTest, SaysWhichMembersOfTheDataItIgnores) {
+  options_.output.is_quiet = false;
+  options_.data.source = folder_.write("text.jsonl", "{\"text\": \"xxxxxxxxxx\", \"id\": 1}\n");
+  options_.data.validation_source =
+      folder_.write("val.jsonl", "{\"text\": \"xxxx\", \"url\": \"y\"}");
+  options_.data.context = 4;
+  ::testing::internal::CaptureStdout();
+  const Training training(options_, comm_);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("ignored             members of the data's lines that say nothing here: "
+                        "id, url\n"));
 }
 
 TEST(Console, AProgressRowFitsAndLeavesOutWhatMattersLeast) {

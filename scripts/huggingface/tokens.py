@@ -24,6 +24,8 @@ ENDS = {
     "an instruct model on documents": ("<|im_end|>", "documents", {}),
     "a base model on conversations": ("<|endoftext|>", "chat", {}),
     "without generation_config.json": ("<|im_end|>", "documents", {"generation_config.json": None}),
+    "with another end in config.json": ("<|endoftext|>", "documents", {"generation_config.json": {"eos_token_id": 0}, "config.json": {"eos_token_id": 2}}),
+    "with an end that only the tokenizer names": ("<|im_end|>", "documents", {"generation_config.json": None, "config.json": {"eos_token_id": None}}),
     "with several ends": ("<|im_end|>", "documents", {"generation_config.json": {"eos_token_id": [2, 5]}}),
     "with special_tokens_map.json": ("<|im_end|>", "documents", {"special_tokens_map.json": {"eos_token": "<|im_end|>"}}),
 }
@@ -81,6 +83,28 @@ def with_added_file(folder):
     (folder / "added_tokens.json").write_text(json.dumps({token["content"]: token["id"] for token in taken_out(folder)}))
 
 
+def with_prefix_space(folder):
+    """Which tokenizer_config.json does not say, as transformers before version 5 expects it."""
+    stage = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    edit_json(folder / "tokenizer.json", pre_tokenizer=stage)
+
+
+def only_in_vocabulary(folder):
+    """Nothing but the vocabulary knows <|endoftext|>."""
+    taken_out(folder)
+    without_config(folder)
+
+
+def as_pair_without_default(folder):
+    """Without the token that GPT2Tokenizer makes if it is not there."""
+    as_pair(folder)
+    for file in ("vocab.json", "added_tokens.json"):
+        ids = json.loads((folder / file).read_text())
+        ids["</s>"] = ids.pop(SPECIALS[0])
+        (folder / file).write_text(json.dumps(ids))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+
+
 # What is done to a folder of SmolLM2's kind, whose class in transformers would build a pre-tokenizer of its own.
 VARIANTS = {
     **{f"tokenizer_class {name}": partial(set_config, tokenizer_class=name) for name in (None, "GPT2Tokenizer", "LlamaTokenizer", "CodeGenTokenizer", "NoSuchTokenizer")},
@@ -88,6 +112,10 @@ VARIANTS = {
     "vocab.json and merges.txt": as_pair,
     "added_tokens_decoder": lambda folder: set_config(folder, added_tokens_decoder={str(token.pop("id")): token for token in taken_out(folder)}),
     "added_tokens.json": with_added_file,
+    "a space before": with_prefix_space,
+    "<|endoftext|> only in the vocabulary": only_in_vocabulary,
+    "vocab.json without <|endoftext|>": as_pair_without_default,
+    "a source that adds a first and a last token": partial(set_config, add_bos_token=True, add_eos_token=True),
     "additional_special_tokens": lambda folder: set_config(folder, additional_special_tokens=[token["content"] for token in taken_out(folder)]),
 }  # fmt: skip
 
@@ -111,7 +139,8 @@ def check_ids(folder, has_mistakes):
 def difference_of_rows(said, exported):
     """Of a run's rows from the texts and their ends by the exported tokenizer."""
     tokenizer, ours = AutoTokenizer.from_pretrained(exported), read_saved(said)
-    rows = [[*tokenizer(line["text"]).input_ids, tokenizer.eos_token_id] for line in ROWS["documents"]]
+    ids, end = [tokenizer(line["text"]).input_ids for line in ROWS["documents"]], tokenizer.eos_token_id
+    rows = [row if row[-1] == end else [*row, end] for row in ids]
     filled = torch.tensor([row + (CONTEXT + 1 - len(row)) * [IGNORED] for row in rows])
     inputs = torch.where(filled[:, 1:] == IGNORED, IGNORED, filled[:, :-1])  # nothing follows the last one
     tokens = torch.where(ours["targets"] == IGNORED, IGNORED, ours["tokens"])
@@ -140,6 +169,9 @@ def write_edited(parent, name, eos_token, rows, edits):
     folder = write_folder(parent, name, FAMILIES[0], eos_token)
     edit_json(folder / "generation_config.json", eos_token_id=SPECIALS.index(eos_token))
     for file, contents in edits.items():
+        if file == "config.json":
+            edit_json(folder / file, **contents)
+            continue
         (folder / file).unlink(missing_ok=True)
         if contents:
             (folder / file).write_text(json.dumps(contents))

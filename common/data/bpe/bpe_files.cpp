@@ -351,14 +351,23 @@ void read_named(const json& config, const std::string& path, AddedTokens& added)
   }
 }
 
-void read_end_and_padding(const json& config, const fs::path& path, const AddedTokens& added,
+void read_end_and_padding(const json& config, const fs::path& path, AddedTokens& added,
                           BpeDescription& description) {
   const auto end = added.id_of(kEndOfTextToken) ? std::optional<std::string>(kEndOfTextToken)
                                                 : token_in(config, "eos_token", path);
   check(end.has_value(), description.file, ": has no token <|endoftext|>, and no eos_token in ",
         path.string(), "; Ladder puts one after every document");
+  // Whoever reads an export is told the end of a text by its name, and then finds it in text.
+  if (added.find(*end) == nullptr)
+    added.add({.id = *added.id_of(*end), .content = *end, .is_special = true}, description.file);
   description.end_of_text = *end;
   description.padding = token_in(config, "pad_token", path).value_or(*end);
+  const auto id_of = [&](const char* name) {
+    const std::optional<std::string> token = token_in(config, name, path);
+    return token ? added.id_of(*token) : std::nullopt;
+  };
+  description.bos = id_of("bos_token");
+  description.eos = id_of("eos_token");
 }
 
 // A folder with vocab.json and merges.txt says in tokenizer_config.json which pre-tokenizer it

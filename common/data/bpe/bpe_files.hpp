@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -34,8 +35,9 @@ struct BpeDescription {
   bool ignores_merges = false;  // for a whole piece that is in the vocabulary
   std::vector<AddedToken> added;
   std::vector<PreTokenizerStage> stages;
-  std::string end_of_text;  // as written
+  std::string end_of_text;  // as written; found in text, too
   std::string padding;
+  std::optional<std::uint32_t> bos, eos;  // ids of bos_token and eos_token, where these are named
 
   // Of the vocabulary and of added tokens, without holes.
   std::int64_t vocab_size = 0;

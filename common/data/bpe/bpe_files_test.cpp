@@ -195,6 +195,15 @@ TEST_F(BpeFilesTest, TakesEndOfTextAndPaddingFromTheConfig) {
   expect_throws<CheckError>([&] { open("{\"eos_token\": 3}"); }, {"eos_token"});
 }
 
+// As in an export, which names it.
+TEST_F(BpeFilesTest, TheEndOfTextIsFoundInTextEvenIfItIsOnlyInTheVocabulary) {
+  const std::string path = write([](json& file) { file["added_tokens"].erase(0); });
+  BpeTokenizer tokenizer(path);
+  EXPECT_EQ(tokenizer.encode("the cat<|endoftext|>the").ids(), (Ids{302, 271, 0, 302}));
+  folder_.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  EXPECT_EQ(tokenizer.name(), BpeTokenizer(path).name());
+}
+
 // A folder whose tokenizer.json has <|im_start|> only in its vocabulary.
 class BesideTest : public BpeFilesTest {
  protected:

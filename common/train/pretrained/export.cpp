@@ -3,7 +3,9 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
@@ -63,17 +65,25 @@ void write_json(const fs::path& path, const Json& json) {
   write_text_file(path, to_text(json, 2) + "\n");
 }
 
-// Their ids; null for a model of tokens that nobody knows.
-struct SpecialTokens {
-  Json end_of_text, padding;
-  Json all_ends;  // what ends a text when it is generated: one id, or a list
-};
-
-Json with_tokens(Json config, const SpecialTokens& tokens) {
-  config["bos_token_id"] = tokens.end_of_text;
-  config["eos_token_id"] = tokens.all_ends;
-  config["pad_token_id"] = tokens.padding;
-  return config;
+// What begins, ends and pads a text, by transformers' names: `tokens` as generation_tokens() gives
+// them, after what ends this run's rows. An id that the model does not have is left out: it is a
+// default of a class in transformers. Null says that there is none; without it, transformers would
+// take that default.
+Json known_tokens(const std::optional<std::uint32_t>& end, const Json& tokens,
+                  std::int64_t vocab_size) {
+  const auto is_known = [&](const Json& id) {
+    return id.is_number_unsigned() &&
+           id.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size);
+  };
+  Json ends = Json::array();
+  if (end) ends.push_back(*end);
+  for (const Json& id : tokens.at("eos_token_id"))
+    if (is_known(id) && std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  Json known = {{"bos_token_id", nullptr}, {"eos_token_id", ends}, {"pad_token_id", nullptr}};
+  if (ends.size() < 2) known["eos_token_id"] = ends.empty() ? Json() : Json(ends[0]);
+  for (const char* name : {"bos_token_id", "pad_token_id"})
+    if (is_known(tokens.at(name))) known[name] = tokens.at(name);
+  return known;
 }
 
 // Changes a file of settings, which is a new one if it is missing.
@@ -84,24 +94,48 @@ void edit_json(const fs::path& path, const nlohmann::json& changes) {
   write_json(path, settings);
 }
 
-// Says which token ends a text, and that tokenizer.json is to be read as it is: all other classes
-// of transformers build a pre-tokenizer of their own.
-void write_settings(const std::string& end, const fs::path& to) {
+// Whether the tokenizer's settings have this one.
+bool is_named(const fs::path& folder, const char* name) {
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"})
+    if (fs::exists(folder / file) &&
+        parse_sorted_json(read_text_file(folder / file), folder / file).contains(name))
+      return true;
+  return false;
+}
+
+// Says which token ends a text, that none is added to one, and that tokenizer.json is to be read as it
+// is: all other classes of transformers build a pre-tokenizer of their own. Before version 5, that
+// class itself makes the prefix space what this file says, and calls the model with an input that it
+// does not have, unless the file names the inputs.
+void write_settings(const std::string& end, const BpeDescription& description, const fs::path& to) {
   const bool is_pair = !fs::exists(to / "tokenizer.json");
-  edit_json(to / "tokenizer_config.json",
-            {{"eos_token", end},
-             {"tokenizer_class", is_pair ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}});
+  nlohmann::json settings = {
+      {"eos_token", end},
+      {"add_bos_token", false},
+      {"add_eos_token", false},
+      {"add_prefix_space", description.stages.back().adds_prefix_space},
+      {"model_input_names", {"input_ids", "attention_mask"}},
+      {"tokenizer_class", is_pair ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}};
+  // GPT2Tokenizer would otherwise make <|endoftext|> a token that the model does not have.
+  if (is_pair && description.end_of_text != "<|endoftext|>")
+    for (const char* name : {"bos_token", "unk_token"})
+      if (!is_named(to, name)) settings[name] = nullptr;
+  edit_json(to / "tokenizer_config.json", settings);
   if (fs::exists(to / "special_tokens_map.json"))  // may count more
     edit_json(to / "special_tokens_map.json", {{"eos_token", end}});
 }
 
-SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoint,
-                              const ModelOptions& model, bool is_chat, const fs::path& to) {
-  if (name == "token file") return {};
+// Returns its tokens, as known_tokens() does.
+Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const ModelOptions& model,
+                     bool is_chat, const fs::path& to) {
+  if (name == "token file")
+    return known_tokens({}, generation_tokens(kept_settings(checkpoint)), model.vocab_size);
   if (name == "bytes") {
     write_json(to / "tokenizer.json", byte_tokenizer_json());
     write_json(to / "tokenizer_config.json", byte_tokenizer_config_json(model.context));
-    return {ByteTokenizer::kEndOfText, ByteTokenizer::kPadding, ByteTokenizer::kEndOfText};
+    return {{"bos_token_id", ByteTokenizer::kEndOfText},
+            {"eos_token_id", ByteTokenizer::kEndOfText},
+            {"pad_token_id", ByteTokenizer::kPadding}};
   }
   const fs::path kept = kept_tokenizer(checkpoint, name);
   copy_tokenizer_files(kept, to);
@@ -111,11 +145,22 @@ SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoin
   // What ends this run's rows. The model may still have learned other ends before.
   const std::uint32_t end =
       is_chat ? ChatFormat(tokenizer).end_of_message() : tokenizer.end_of_text();
-  write_settings(is_chat ? kEndOfMessage : description.end_of_text, to);
-  const SpecialTokens tokens = {end, tokenizer.padding(), text_ends(end, kept)};
-  if (fs::exists(to / "generation_config.json"))
-    edit_json(to / "generation_config.json", {{"eos_token_id", tokens.all_ends}});
+  write_settings(is_chat ? kEndOfMessage : description.end_of_text, description, to);
+  Json tokens = generation_tokens(kept);
+  if (description.eos) tokens["eos_token_id"].push_back(*description.eos);
+  tokens = known_tokens(end, tokens, std::max(model.vocab_size, tokenizer.vocab_size()));
+  if (tokens["bos_token_id"].is_null() && description.bos)
+    tokens["bos_token_id"] = *description.bos;
+  if (tokens["pad_token_id"].is_null()) tokens["pad_token_id"] = tokenizer.padding();
   return tokens;
+}
+
+// The longest text that the model may read. Rotary positions have no end, so a run may have trained
+// with a part of what the model that it started from can read.
+std::int64_t positions_of(const ModelOptions& model, const fs::path& checkpoint) {
+  const fs::path config = kept_settings(checkpoint) / "config.json";
+  if (model.family != ModelFamily::kLlama || !fs::exists(config)) return model.context;
+  return std::max(model.context, parse_model_config(read_text_file(config), config).model.context);
 }
 
 }  // namespace
@@ -124,14 +169,17 @@ void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::S
   const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
   TrainOptions options;
   options.model = Start(checkpoint).model();
+  options.model.context = positions_of(options.model, checkpoint);
   PartialFolder partial(folder, folder.string());
   const fs::path& to = partial.path();
   const bool is_chat = saved.config.value("rows", Json()) == "chat";
-  const SpecialTokens tokens =
-      write_tokenizer(saved.tokenizer, checkpoint, options.model, is_chat, to);
-  write_json(to / "config.json", with_tokens(model_config_json(options.model, dtype), tokens));
-  if (!fs::exists(to / "generation_config.json"))
-    write_json(to / "generation_config.json", with_tokens({{"_from_model_config", true}}, tokens));
+  const Json tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, is_chat, to);
+  Json config = model_config_json(options.model, dtype);
+  config.update(tokens);
+  write_json(to / "config.json", config);
+  nlohmann::json generation = tokens;
+  if (!fs::exists(to / "generation_config.json")) generation["_from_model_config"] = true;
+  edit_json(to / "generation_config.json", generation);
   write_weights(checkpoint, saved.tokenizer, options, dtype, to / "model.safetensors");
   partial.complete();
 }

@@ -126,7 +126,139 @@ TEST_F(ExportTest, ARunKeepsItsTokenizerAndTheExportBringsIt) {
   do_export();
   EXPECT_EQ(BpeTokenizer(folder_.path("out")).name(), name);
   for (const char* file : {"config.json", "generation_config.json"})
-    EXPECT_EQ(json_in(file)["eos_token_id"], Json::array({256, 7})) << file;
+    EXPECT_EQ(json_in(file)["eos_token_id"], Json::array({256, 7, 3})) << file;
+}
+
+// Keeps the tokenizer in tokens/, and exports a run that was trained with it.
+class ExportedTokensTest : public ExportTest {
+ protected:
+  ExportedTokensTest() { write_tokenizer(folder_.path("tokens")); }
+
+  void export_run() {
+    for (const char* folder : {"run", "out"}) fs::remove_all(folder_.path(folder));
+    DataOptions data;
+    data.tokenizer = folder_.path("tokens");
+    keep_tokenizer(data, folder_.path("run"));
+    export_checkpoint(save(values_, BpeTokenizer(data.tokenizer).name()), folder_.path("out"),
+                      at::kFloat);
+  }
+  void set(const std::string& name, const Json& settings) {
+    write_text_file(folder_.path("tokens/" + name), to_text(settings));
+  }
+};
+
+// 50256 is the default of a class in transformers, which this vocabulary does not reach.
+TEST_F(ExportedTokensTest, ATextEndsWithAllThatAnyFileNames) {
+  const auto expect_ends = [&](const Json& ends) {
+    export_run();
+    for (const char* file : {"config.json", "generation_config.json"})
+      EXPECT_EQ(json_in(file)["eos_token_id"], ends) << file;
+  };
+  set("config.json", {{"eos_token_id", {3, 50256}}});
+  set("generation_config.json", {{"eos_token_id", 7}, {"temperature", 0.5}});
+  expect_ends({256, 7, 3});
+  EXPECT_EQ(json_in("generation_config.json")["temperature"], 0.5);
+  set("generation_config.json", {{"temperature", 0.5}});
+  expect_ends({256, 3});
+  fs::remove(folder_.path("tokens/generation_config.json"));
+  expect_ends({256, 3});
+  Json config = byte_tokenizer_config_json(4);
+  config["eos_token"] = "<|padding|>";
+  set("tokenizer_config.json", config);
+  expect_ends({256, 3, 257});
+  set("config.json", {{"eos_token_id", 50256}});
+  expect_ends({256, 257});
+  set("tokenizer_config.json", Json::object());
+  expect_ends(256);
+}
+
+TEST_F(ExportedTokensTest, ATextBeginsAsItDidInTheSource) {
+  const auto expect_begin = [&](const Json& begin) {
+    export_run();
+    for (const char* file : {"config.json", "generation_config.json"}) {
+      const Json settings = json_in(file);
+      ASSERT_TRUE(settings.contains("bos_token_id")) << file;
+      EXPECT_EQ(settings["bos_token_id"], begin) << file;
+    }
+  };
+  set("config.json", {{"bos_token_id", 5}});
+  set("generation_config.json", {{"bos_token_id", 9}});
+  expect_begin(9);
+  set("generation_config.json", Json::object());
+  expect_begin(5);
+  set("config.json", {{"bos_token_id", 50256}, {"pad_token_id", -1}});
+  expect_begin(256);  // the tokenizer's
+  set("tokenizer_config.json", {{"eos_token", "<|endoftext|>"}});
+  expect_begin(nullptr);
+}
+
+// What other settings of a source would make of a text, this run's rows did not have.
+TEST_F(ExportedTokensTest, NothingIsAddedToATextButWhatTheRunAdded) {
+  Json config = byte_tokenizer_config_json(4);
+  for (const char* name : {"add_bos_token", "add_eos_token", "add_prefix_space"})
+    config[name] = true;
+  set("tokenizer_config.json", config);
+  export_run();
+  for (const char* name : {"add_bos_token", "add_eos_token", "add_prefix_space"})
+    EXPECT_EQ(json_in("tokenizer_config.json")[name], false) << name;
+  EXPECT_EQ(json_in("tokenizer_config.json")["model_input_names"],
+            Json::array({"input_ids", "attention_mask"}));
+  Json file = Json::parse(read_text_file(folder_.path("tokens/tokenizer.json")));
+  file["pre_tokenizer"]["add_prefix_space"] = true;
+  set("tokenizer.json", file);
+  set("tokenizer_config.json", Json::object());
+  export_run();
+  EXPECT_EQ(json_in("tokenizer_config.json")["add_prefix_space"], true);
+}
+
+// The class that reads vocab.json and merges.txt would add <|endoftext|> to this vocabulary.
+TEST_F(ExportedTokensTest, AClassGetsNoDefaultTokenBeyondTheVocabulary) {
+  const auto expect = [&](const char* end, bool is_silenced, const char* bos) {
+    fs::remove_all(folder_.path("tokens"));
+    fs::create_directories(folder_.path("tokens"));
+    set("vocab.json", {{"h", 0}, {"i", 1}, {"hi", 2}, {end, 3}});
+    folder_.write("tokens/merges.txt", "h i\n");
+    Json config = {{"eos_token", end}};
+    if (bos != nullptr) config["bos_token"] = bos;
+    set("special_tokens_map.json", config);
+    export_run();
+    const Json exported = json_in("tokenizer_config.json");
+    EXPECT_EQ(exported.contains("unk_token"), is_silenced);
+    EXPECT_EQ(exported.contains("bos_token"), is_silenced && bos == nullptr);
+  };
+  expect("</s>", true, nullptr);
+  expect("</s>", true, "hi");
+  expect("<|endoftext|>", false, nullptr);
+}
+
+// From a folder of transformers to a run, and on to the next run.
+TEST_F(ExportTest, WhatARunStartedFromTellsItsExport) {
+  const auto export_of = [&](const std::string& run, std::int64_t context) {
+    ModelOptions model = small_llama();
+    model.context = context;
+    fs::remove_all(folder_.path("out"));
+    export_checkpoint(save_parameters(folder_.path(run), 0, random_values(model),
+                                      config_of_run(model), "token file"),
+                      folder_.path("out"), at::kFloat);
+    return json_in("config.json");
+  };
+  Json config = small_llama_config();
+  config.update({{"max_position_embeddings", 64}, {"bos_token_id", 1}, {"eos_token_id", {2, 9}}});
+  fs::create_directories(folder_.path("model"));
+  folder_.write("model/config.json", to_text(config));
+  keep_settings_of_start(folder_.path("model"), folder_.path("first"));
+  Json exported = export_of("first", 4);
+  EXPECT_EQ(exported["max_position_embeddings"], 64);
+  EXPECT_EQ(exported["bos_token_id"], 1);
+  EXPECT_EQ(exported["eos_token_id"], 2);  // the vocabulary has 6 tokens
+  keep_settings_of_start(folder_.path("first"), folder_.path("second"));
+  EXPECT_EQ(export_of("second", 100)["max_position_embeddings"], 100);
+  keep_settings_of_start(folder_.path("second/checkpoints/step_000000"), folder_.path("third"));
+  exported = export_of("third", 8);
+  EXPECT_EQ(exported["max_position_embeddings"], 64);
+  EXPECT_EQ(exported["eos_token_id"], 2);
+  keep_settings_of_start("", folder_.path("new"));
+  EXPECT_EQ(export_of("new", 8)["max_position_embeddings"], 8);
 }
 
 // The file alone does not say what ends a text.
@@ -186,7 +318,7 @@ TEST_F(ExportTest, AModelOfConversationsSaysHowTheyAreWrittenAndEnd) {
   export_checkpoint(save(values_, BpeTokenizer(folder_.path("run/tokenizer")).name()),
                     folder_.path("out"), at::kFloat);
   for (const char* name : {"config.json", "generation_config.json"})
-    EXPECT_EQ(json_in(name)["eos_token_id"], Json::array({259, 7, 256})) << name;
+    EXPECT_EQ(json_in(name)["eos_token_id"], Json::array({259, 7, 256, 3})) << name;
   EXPECT_EQ(json_in("tokenizer_config.json")["eos_token"], "<|im_end|>");
   EXPECT_EQ(json_in("tokenizer_config.json")["tokenizer_class"], "PreTrainedTokenizerFast");
   EXPECT_THAT(read_text_file(folder_.path("out/chat_template.jinja")), HasSubstr("<|im_start|>"));

@@ -179,8 +179,9 @@ Json llama_json(const ModelOptions& model) {
           {"intermediate_size", model.mlp_channels},
           {"hidden_act", "silu"},
           {"rms_norm_eps", model.norm_eps},
-          {"rope_theta", model.rope_theta},
+          {"rope_theta", model.rope_theta},  // for readers from before transformers 5
           {"rope_scaling", nullptr},
+          {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", model.rope_theta}}},
           {"attention_bias", false},
           {"mlp_bias", false},
           {"attention_dropout", 0.0}};

@@ -173,6 +173,13 @@ TEST(ModelConfigTest, TextThatIsNoConfigIsRefused) {
     expect_refused_text(text);
 }
 
+// Before version 5, transformers reads only the first.
+TEST(ModelConfigTest, RopeThetaIsWrittenForOldAndNewReaders) {
+  const Json config = model_config_json(parse(smollm2_config()).model, at::kFloat);
+  EXPECT_EQ(config["rope_theta"], 100000);
+  EXPECT_EQ(config["rope_parameters"]["rope_theta"], 100000);
+}
+
 TEST(ModelConfigTest, WhatIsWrittenIsReadAgain) {
   for (const Json& config : {smollm2_config(), small_gpt2_config()}) {
     const ModelOptions model = parse(config).model;

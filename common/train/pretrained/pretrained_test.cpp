@@ -182,6 +182,24 @@ TEST_F(PretrainedTest, ATiedHeadMayBeStoredIfItIsTheEmbedding) {
   expect_refused<CheckError>("model.safetensors", "lm_head.weight", "[5, 4]");
 }
 
+TEST_F(PretrainedTest, ATiedHeadMayBeStoredInsteadOfTheEmbedding) {
+  const auto expect_read = [&](const char* embedding) {
+    TensorsByName stored = values_;
+    stored["lm_head.weight"] = stored.at(embedding);
+    stored.erase(embedding);
+    write_model(stored);
+    options_.model = {};
+    expect_equal(load(), values_);
+    stored["lm_head.weight"] = at::ones({5, 4});
+    write_model(stored);
+    expect_refused<CheckError>("model.safetensors", embedding, "[5, 4]");
+  };
+  expect_read("wte.weight");
+  write_config(small_llama_config());
+  values_ = random_values(small_llama());
+  expect_read("embed_tokens.weight");
+}
+
 TEST_F(PretrainedTest, AnUntiedHeadIsRead) {
   Json config = small_gpt2_config();
   config["tie_word_embeddings"] = false;

@@ -87,12 +87,17 @@ void HuggingFaceFolder::add(std::size_t file, const StoredTensor& stored) {
         excerpt(place->second.stored.name), "\" in ", files_[place->second.file].path);
 }
 
-// Some programs store a tied head next to the embedding.
+// Some programs store a tied head next to the embedding, and some instead of it.
 void HuggingFaceFolder::drop_tied_head() {
   const auto head = places_.find("lm_head.weight");
-  auto embedding = places_.find("wte.weight");
-  if (embedding == places_.end()) embedding = places_.find("embed_tokens.weight");
-  if (head == places_.end() || embedding == places_.end()) return;
+  if (head == places_.end()) return;
+  const char* name = places_.contains("wpe.weight") ? "wte.weight" : "embed_tokens.weight";
+  const auto embedding = places_.find(name);
+  if (embedding == places_.end()) {
+    places_[name] = head->second;
+    places_.erase(head);
+    return;
+  }
   const std::string& path = files_[head->second.file].path;
   const std::vector<std::int64_t>& shape = head->second.stored.shape;
   check(shape == embedding->second.stored.shape && shape.size() == 2, path,

@@ -35,7 +35,7 @@ class PretrainedWeights {
 //
 // Names may have the prefix "transformer." or "model.", as those of a whole model have. Buffers
 // that a model computes itself, such as GPT-2's attention masks, are skipped. A tied head may be
-// stored; then it must equal the embedding. Weights are F32, BF16 or F16.
+// stored; then it must equal the embedding, or take its place. Weights are F32, BF16 or F16.
 class HuggingFaceFolder final : public PretrainedWeights {
  public:
   // Opens all files and compares them with the index. Throws CheckError naming the file, if one is

@@ -17,7 +17,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kConfig = "config.json";
 constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char* kKeptSettings = "init_from";  // in the run's folder
 
 // What transformers reads besides the model; the last says which tokens begin and end a text.
 constexpr const char* kFiles[] = {
@@ -32,36 +34,70 @@ nlohmann::json settings_in(const fs::path& path) {
   return settings;
 }
 
-// Where there is no generation_config.json, transformers looks for its tokens in config.json.
+// The kept folder has no config.json, so its generation_config.json also says what that does.
 void keep_generation_tokens(const fs::path& from, const fs::path& to) {
-  if (fs::exists(to / kGenerationConfig) || !fs::exists(from / "config.json")) return;
-  const auto config = settings_in(from / "config.json");
-  Json tokens = {{"_from_model_config", true}};
-  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"})
-    if (config.contains(name)) tokens[name] = config[name];
-  write_text_file(to / kGenerationConfig, ladder::to_text(tokens, 2) + "\n");
+  const bool has_own = fs::exists(from / kGenerationConfig);
+  if (!has_own && !fs::exists(from / kConfig)) return;
+  auto settings = has_own ? settings_in(from / kGenerationConfig)
+                          : nlohmann::json{{"_from_model_config", true}};
+  const Json tokens = generation_tokens(from);
+  for (const auto& [name, ids] : tokens.items())
+    if (!ids.empty()) settings[name] = ids;
+  write_text_file(to / kGenerationConfig, ladder::to_text(settings, 2) + "\n");
 }
 
 // Another kept copy than the run reads with would make its checkpoints worthless.
 void check_is_kept(const fs::path& kept, const DataOptions& data, const std::string& way_out) {
   check(BpeTokenizer(kept).name() == open_tokenizer(data)->name(), kept.string(),
         ": holds another tokenizer than this run's, ", tokenizer_path(data).string(), way_out);
-  text_ends({}, kept);
+  generation_tokens(kept);
+}
+
+fs::path run_of(const fs::path& checkpoint) {
+  return plain_path(checkpoint).parent_path().parent_path();
 }
 
 }  // namespace
 
-Json text_ends(const Json& first, const fs::path& folder) {
-  const fs::path path = folder / kGenerationConfig;
-  Json ends = first.is_null() ? Json::array() : Json::array({first});
-  Json found;
-  if (fs::exists(path)) found = settings_in(path).value("eos_token_id", nlohmann::json());
-  for (const Json& end : found.is_array() ? found : Json::array({found})) {
-    check(end.is_number_unsigned() || end.is_null(), path.string(), ": \"eos_token_id\" is ",
-          excerpt(to_text(found)), ", neither a token id nor a list of them");
-    if (!end.is_null() && std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
+Json generation_tokens(const fs::path& folder) {
+  Json tokens = {
+      {"bos_token_id", nullptr}, {"eos_token_id", Json::array()}, {"pad_token_id", nullptr}};
+  Json& ends = tokens["eos_token_id"];
+  for (const char* file : {kGenerationConfig, kConfig}) {
+    const fs::path path = folder / file;
+    if (!fs::exists(path)) continue;
+    const auto settings = settings_in(path);
+    const Json found = settings.value("eos_token_id", nlohmann::json());
+    for (const Json& end : found.is_array() ? found : Json::array({found})) {
+      check(end.is_number_unsigned() || end.is_null(), path.string(), ": \"eos_token_id\" is ",
+            excerpt(to_text(found)), ", neither a token id nor a list of them");
+      if (!end.is_null() && std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
+    }
+    for (const char* name : {"bos_token_id", "pad_token_id"}) {
+      const Json id = settings.value(name, nlohmann::json());
+      if (tokens[name].is_null() && id.is_number_unsigned()) tokens[name] = id;
+    }
   }
-  return ends.size() == 1 ? ends[0] : ends;
+  return tokens;
+}
+
+void keep_settings_of_start(const fs::path& init_from, const fs::path& run) {
+  if (init_from.empty() || fs::exists(run / kKeptSettings)) return;
+  const bool is_checkpoint = fs::exists(init_from / "state.json");
+  const bool is_other_run = is_checkpoint || fs::exists(init_from / "checkpoints");
+  const fs::path from = is_checkpoint  ? kept_settings(init_from)
+                        : is_other_run ? init_from / kKeptSettings
+                                       : init_from;
+  if (!fs::exists(from / kConfig)) return;
+  PartialFolder partial(run / kKeptSettings, (run / kKeptSettings).string());
+  for (const char* file : {kConfig, kGenerationConfig})
+    if (fs::exists(from / file)) copy_file_to_disk(from / file, partial.path() / file);
+  generation_tokens(partial.path());
+  partial.complete();
+}
+
+fs::path kept_settings(const fs::path& checkpoint) {
+  return run_of(checkpoint) / kKeptSettings;
 }
 
 void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
@@ -88,7 +124,7 @@ void keep_tokenizer(const DataOptions& data, const fs::path& run) {
 }
 
 fs::path kept_tokenizer(const fs::path& checkpoint, const std::string& name) {
-  const fs::path kept = plain_path(checkpoint).parent_path().parent_path() / "tokenizer";
+  const fs::path kept = run_of(checkpoint) / "tokenizer";
   check(fs::is_directory(kept), kept.string(), ": is missing. ", checkpoint.string(),
         " was trained with the tokenizer '", name, "', whose files its run keeps there");
   const std::string found = BpeTokenizer(kept).name();
@@ -137,7 +173,11 @@ Json byte_tokenizer_config_json(std::int64_t context) {
           {"bos_token", kEndOfText},
           {"eos_token", kEndOfText},
           {"pad_token", kPadding},
+          {"add_bos_token", false},
+          {"add_eos_token", false},
+          {"add_prefix_space", false},
           {"clean_up_tokenization_spaces", false},
+          {"model_input_names", {"input_ids", "attention_mask"}},
           {"model_max_length", context}};
 }
 

@@ -12,7 +12,8 @@
 namespace ladder {
 
 // Copies them to RUN/tokenizer, if the data are not read as bytes, and if they are not there yet: all
-// that the run reads of the tokenizer, and what transformers reads besides. Then reads the copy.
+// that the run reads of the tokenizer, and what transformers reads besides. Its
+// generation_config.json also has the folder's generation_tokens(). Then reads the copy.
 // Throws CheckError if that folder holds another tokenizer, or a file of it is damaged.
 void keep_tokenizer(const DataOptions& data, const std::filesystem::path& run);
 
@@ -21,10 +22,21 @@ void keep_tokenizer(const DataOptions& data, const std::filesystem::path& run);
 std::filesystem::path kept_tokenizer(const std::filesystem::path& checkpoint,
                                      const std::string& name);
 
-// The ids that end a text: `first`, unless it is null, then those of the folder's
-// generation_config.json, each once. One, or a list of several. Throws CheckError if the file is
-// damaged.
-Json text_ends(const Json& first, const std::filesystem::path& folder);
+// Copies what the run's start says of its model to RUN/init_from, if that is not there yet: the
+// config.json and generation_config.json of a Hugging Face folder, or what a run of ours has kept of
+// such. They tell an export what no checkpoint holds.
+void keep_settings_of_start(const std::filesystem::path& init_from,
+                            const std::filesystem::path& run);
+
+// The folder that keep_settings_of_start() has made for the run that this checkpoint belongs to. It
+// need not exist.
+std::filesystem::path kept_settings(const std::filesystem::path& checkpoint);
+
+// The ids that begin, end and pad a text, by transformers' names for them. A text ends with all that
+// a Hugging Face folder's generation_config.json and config.json name: `eos_token_id` is a list,
+// each id once. The other two are those of the first file that names one, or else null. Throws
+// CheckError if a file is damaged.
+Json generation_tokens(const std::filesystem::path& folder);
 
 // Copies the files that a tokenizer consists of in a Hugging Face folder, of those that are there.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
