@@ -64,9 +64,9 @@ message(STATUS "libtorch ${LADDER_TORCH_VERSION}: ${_torch_root}")
 # Step 1 uses internals of libtorch that differ before 2.11. A newer 2.x probably works.
 if(LADDER_TORCH_VERSION VERSION_LESS 2.11 OR LADDER_TORCH_VERSION VERSION_GREATER_EQUAL 3)
   message(FATAL_ERROR
-    "libtorch '${LADDER_TORCH_VERSION}' in ${_torch_root} is not supported, 2.11 to 2.14 are: LADDER_TORCH=FOLDER names another.")
-elseif(LADDER_TORCH_VERSION VERSION_GREATER_EQUAL 2.15)
-  message(WARNING "libtorch ${LADDER_TORCH_VERSION} is newer than 2.14, the newest that Ladder was tested with.")
+    "libtorch '${LADDER_TORCH_VERSION}' in ${_torch_root} is not supported, 2.11 to 2.15 are: LADDER_TORCH=FOLDER names another.")
+elseif(LADDER_TORCH_VERSION VERSION_GREATER_EQUAL 2.16)
+  message(WARNING "libtorch ${LADDER_TORCH_VERSION} is newer than 2.15, the newest that Ladder was tested with.")
 endif()
 
 # Not libtorch.so, which only loads the others. In a CUDA build it also exports one half of std::filesystem, which calls the

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kNotReady = -1;
 
-// The Reducer is not a public interface of libtorch. 2.11 to 2.14 take these arguments, earlier
+// The Reducer is not a public interface of libtorch. 2.11 to 2.15 take these arguments, earlier
 // versions fewer.
 static_assert(std::is_constructible_v<
                   c10d::Reducer, std::vector<at::Tensor>, std::vector<std::vector<std::size_t>>,
@@ -22,7 +22,7 @@ static_assert(std::is_constructible_v<
                   bool, std::unordered_map<std::size_t, std::string>, std::int64_t, bool, bool,
                   std::vector<std::int64_t>>,
               "the c10d::Reducer of libtorch " TORCH_VERSION
-              " does not take the arguments of versions 2.11 to 2.14, which step 1 passes");
+              " does not take the arguments of versions 2.11 to 2.15, which step 1 passes");
 
 // In reverse: roughly the order in which backward finishes their gradients.
 std::vector<NamedTensor> trainable_leaves(const FlatModel& model) {
