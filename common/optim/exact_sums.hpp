@@ -78,7 +78,8 @@ class ExactSums {
   };
   // After a finite sum: makes the unit's quanta finer if those that it was rounded to were too coarse.
   // Returns whether they were.
-  static bool shrink(UnitBlocks& unit, const UnitQuanta& learned, std::span<const float> rounded_to);
+  static bool shrink(UnitBlocks& unit, const UnitQuanta& learned,
+                     std::span<const float> rounded_to);
   void update_scaled();
 
   std::int64_t num_microbatches_;
