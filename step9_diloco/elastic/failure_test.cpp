@@ -305,7 +305,7 @@ TEST(Failures, WhoDoesNotFitIsRefused) {
   group.expect_calm({0, 1});
 }
 
-// While worker 0 is frozen, the lighthouse is started again, and another group comes first. What
+// While worker 0 is frozen, the lighthouse is started again, and worker 1 founds another run. What
 // worker 0 has is not lost: it is asked to stop, as by a signal, so a trainer saves.
 TEST(Failures, WhoIsRefusedAfterItHasTrainedStopsInGoodOrder) {
   Group group(2);
@@ -314,11 +314,11 @@ TEST(Failures, WhoIsRefusedAfterItHasTrainedStopsInGoodOrder) {
   group.signal(0, SIGSTOP);
   group.kill_lighthouse();
   group.start_lighthouse();
-  group.start(1, "lr=2");
+  group.start(1);
   group.wait_for_commits(1, 3);
   group.signal(0, SIGCONT);
   EXPECT_EQ(group.wait(0), 75) << group.describe();
-  EXPECT_THAT(group.log(0), HasSubstr("gives up because it is refused: its --lr is 1"));
+  EXPECT_THAT(group.log(0), HasSubstr("gives up because it is refused: its state belongs to run "));
 }
 
 // Random bytes to the port of a worker and of the lighthouse.

@@ -160,7 +160,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
           },
   };
   if (settings.texts.contains("resume")) averager.restore(load_state(state, folder));
-  averager.join(state, {{"--lr", settings.texts.contains("lr") ? settings.texts.at("lr") : "1"}});
+  averager.join(state, {{"model", "toy"}});
   const at::Tensor target = at::sin(at::arange(model.params().numel(), at::kFloat));
   const std::int64_t mute_at = settings.count("mute_at", 1'000'000'000);
   const std::filesystem::path stop = std::filesystem::path(folder).parent_path() / "stop";

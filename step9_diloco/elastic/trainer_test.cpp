@@ -164,7 +164,7 @@ TEST_F(ElasticTrainer, ABatchWithoutTargetsAddsNothing) {
 // that takes its number.
 TEST_F(ElasticTrainer, AWorkerThatDoesNotFitIsRefused) {
   folder_.write("other.txt", std::string(5000, 'x'));
-  start(0);
+  start(0, "--steps 1200000");
   ASSERT_TRUE(workers_[0]->wait_for_output("step 60/"));
   int num_refused = 0;
   for (const auto& [options, message] : std::map<std::string, std::string>{
@@ -178,7 +178,8 @@ TEST_F(ElasticTrainer, AWorkerThatDoesNotFitIsRefused) {
     EXPECT_THAT(output(1), AllOf(HasSubstr("error: "), HasSubstr(message)));
   }
   run(concat(one_word(LADDER_LIGHTHOUSE), " --ask 127.0.0.1:", port_), 0, {"     0  "});
-  EXPECT_EQ(wait(0), 0) << output(0);
+  workers_[0]->signal(SIGTERM);
+  EXPECT_EQ(wait(0), 75) << output(0);
 }
 
 // Worker 1's folder was empty, and it was first. Nothing of what worker 0 has is undone.
