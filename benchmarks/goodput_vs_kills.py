@@ -32,7 +32,7 @@ STEP_MS = 20
 SYNC_EVERY = 20
 TIME_OUT_S = 1
 START_S = 60  # that the first round may take
-SETTINGS = [f"step_ms={STEP_MS}", f"sync_every={SYNC_EVERY}", "fragments=1", f"join_timeout={TIME_OUT_S}", f"round_timeout={TIME_OUT_S}"]
+SETTINGS = [f"step_ms={STEP_MS}", f"sync_every={SYNC_EVERY}", "fragments=1", f"round_timeout={TIME_OUT_S}"]
 
 
 def commits_of(log):
@@ -75,7 +75,7 @@ class Group:
     def __init__(self, arguments, folder):
         self.arguments, self.folder, self.children, self.workers, self.starts = arguments, folder, [], {}, {}
         self.binaries = arguments.build / "step9_diloco/elastic"
-        self.port = start_lighthouse(self.binaries, folder / "lighthouse", self.children)
+        self.port = start_lighthouse(self.binaries, folder / "lighthouse", self.children, TIME_OUT_S)
 
     def start(self, worker):
         folder = self.folder / str(worker)

@@ -25,13 +25,14 @@ TIME_OUT_S = 3
 STEP = re.compile(r"step (\d+)/")
 
 
-def start_lighthouse(folder, log, children):
+def start_lighthouse(folder, log, children, join_timeout_s):
     """Starts step 9's lighthouse, built in this folder, which writes to the file `log`; returns its port.
 
     Adds the process to `children` at once, for end(). Exits if it ends instead of listening.
     """
     with log.open("w") as file:
-        child = start([folder / "elastic_lighthouse", "--port", "0"], ends_with_us=True, stdout=file, stderr=file)
+        command = [folder / "elastic_lighthouse", "--port", "0", "--join-timeout", str(join_timeout_s)]
+        child = start(command, ends_with_us=True, stdout=file, stderr=file)
     children.append(child)
     while not (found := re.search(r"port (\d+)\n", log.read_text())):
         if child.poll() is not None:
@@ -73,7 +74,7 @@ class Demo:
         if code := call(check, stdout=subprocess.DEVNULL):
             sys.exit(code)  # it has said which option it refuses
         arguments.out.mkdir(parents=True, exist_ok=True)
-        self.port = start_lighthouse(build, arguments.out / "lighthouse.log", self.children)
+        self.port = start_lighthouse(build, arguments.out / "lighthouse.log", self.children, TIME_OUT_S)
 
     def show(self, text):
         # One write: print() writes the end of a line apart, and each worker has a thread that shows.
@@ -84,7 +85,7 @@ class Demo:
         out = self.arguments.out / name
         return [
             self.program, *MODEL, "--steps", self.arguments.steps, "--sync-every", 20, "--log-every", 20, "--elastic", f"127.0.0.1:{self.port}",
-            "--worker", number, "--workers", self.arguments.workers, "--join-timeout", TIME_OUT_S, "--round-timeout", TIME_OUT_S, "--out", out,
+            "--worker", number, "--workers", self.arguments.workers, "--round-timeout", TIME_OUT_S, "--out", out,
             *self.arguments.options,
         ]  # fmt: skip
 

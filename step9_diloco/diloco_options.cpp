@@ -49,7 +49,7 @@ void DilocoOptions::finalize(TrainOptions& options) {
 
 void MovedOptions::declare(OptionTable& table) {
   for (const char* name : {"--elastic", "--worker", "--workers", "--min-workers", "--join-timeout",
-                           "--round-timeout", "--patience", "--merge", "--elastic-key"})
+                           "--round-timeout", "--patience", "--elastic-key"})
     table.moved(name,
                 "workers that may die have a program of their own: ./ladder train elastic "
                 "--elastic HOST:PORT (step9_diloco/elastic/README.md)");

@@ -54,7 +54,7 @@ TEST_F(DilocoProgram, NamesTheProgramOfWorkersThatMayDie) {
   for (const char* const options :
        {"--elastic 127.0.0.1:29400 --workers 3 --worker 1", "--elastic=h:1", "--worker 1",
         "--workers 3", "--min-workers 2", "--join-timeout 1", "--round-timeout 1", "--patience 5",
-        "--merge tokens", "--elastic-key k", "--config old.toml"})
+        "--elastic-key k", "--config old.toml"})
     train(options, 2, {"./ladder train elastic --elastic HOST:PORT"});
 }
 

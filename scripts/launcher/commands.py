@@ -58,6 +58,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
                                    gpu (GPT-2 124M against PyTorch on an NVIDIA GPU) and gpu_kernels (against the
                                    GPU's memory bandwidth), only by name
   ./ladder demo failures           step 9's workers: one is killed, the others go on, it comes back (half a minute)
+  ./ladder lighthouse [options]    where such workers find one another;  --help shows how they do
+      --ask HOST:PORT              what the one there knows of its workers, and why no round begins
   ./ladder test                    test this checkout: units, ranks, each step against step 0 (about 10 minutes)
       all                          run everything (about an hour the first time, on two cores)
   ./ladder setup                   only set up and build
@@ -190,11 +192,17 @@ def demo(words: list[str]) -> int:
     return launch_script(script(ROOT / "scripts/demo_failures.py", *words[1:], python=python(kind))).code
 
 
+def lighthouse(words: list[str]) -> int:
+    kind = chosen_kind()
+    need_release(kind, "elastic_lighthouse")
+    become([kind.build / "step9_diloco/elastic/elastic_lighthouse", *words])
+
+
 COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
-    "bench": bench.run, "demo": demo, "exercise": exercise.run, "predict": predict.run, "bug": bug.run, "diff": diff,
-    "doctor": doctor.run, "completion": completion.run, "help": show_help,
+    "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run, "predict": predict.run,
+    "bug": bug.run, "diff": diff, "doctor": doctor.run, "completion": completion.run, "help": show_help,
 }  # fmt: skip
 ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, "--complete": show_completions, **clusters.COMMANDS}
 

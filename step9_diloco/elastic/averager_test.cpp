@@ -43,20 +43,21 @@ struct Toy {
 
 // All of them take part; the times are those of a busy machine.
 ElasticOptions group_of(int num_workers) {
-  return {.num_workers = num_workers,
-          .min_workers = num_workers,
-          .join_timeout_s = 30,
-          .round_timeout_s = 30,
-          .patience_s = 60};
+  return {.num_workers = num_workers, .round_timeout_s = 30, .patience_s = 60};
 }
 
+constexpr double kJoinTimeout = 30;
+
 // Each in a thread of its own, with a state of `numel` shared numbers, once it has joined.
-void run_workers(ElasticOptions options,
+// `min_workers`: 0 for all.
+void run_workers(ElasticOptions options, int min_workers,
                  const std::function<void(int worker, Toy&, ElasticAverager&)>& work,
-                 const Log& log = say_nothing, std::int64_t numel = 3) {
+                 const Log& log = say_nothing, std::int64_t numel = 3,
+                 double join_timeout_s = kJoinTimeout) {
   std::optional<CurveKeys> keys;
   if (!options.key_file.empty()) keys = read_curve_keys(options.key_file);
-  const TestLighthouse lighthouse(keys);
+  const TestLighthouse lighthouse(min_workers == 0 ? options.num_workers : min_workers,
+                                  join_timeout_s, keys);
   options.lighthouse = lighthouse.address();
   std::vector<std::thread> threads;
   for (options.worker = 0; options.worker < options.num_workers; ++options.worker) {
@@ -65,7 +66,7 @@ void run_workers(ElasticOptions options,
       const at::NoGradGuard no_grad;
       Toy toy = {.shared = at::zeros({numel})};
       ElasticAverager averager(options, log);
-      averager.join(toy.state(), "toy");
+      averager.join(toy.state(), {{"--lr", "1"}});
       work(options.worker, toy, averager);
     });
   }
@@ -107,7 +108,7 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
       ++toy.outer_steps;
       averager.end();
     };
-    run_workers(options, work, say_nothing, numel);
+    run_workers(options, 0, work, say_nothing, numel);
   };
   for (const int num_workers : {1, 2, 3, 4})
     for (const std::int64_t numel : {1, 3, 1000, 600001}) check_mean(group_of(num_workers), numel);
@@ -116,28 +117,10 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
   check_mean(with_keys, 600001);
 }
 
-TEST(ElasticAverager, MergesByTokens) {
-  ElasticOptions options = group_of(3);
-  options.merge = Merge::kTokens;
-  const Timer timer;
-  run_workers(options, [](int worker, Toy&, ElasticAverager& averager) {
-    averager.note_step(worker == 2 ? 6 : worker);  // of 8: none counts as one
-    averager.form_quorum();
-    const at::Tensor values = all(8.0 * worker);
-    EXPECT_EQ(average(averager, values), 3);
-    EXPECT_TRUE(values.equal(all(0.0 + 1 + 12)));
-    averager.end();
-  });
-  // Nobody waits for the others in vain: at the end, no tokens are left.
-  EXPECT_LT(timer.seconds(), options.join_timeout_s);
-}
-
 // Worker 1 is behind: it gets the state of another one before the round, contributes nothing, and
 // hears the average of the others.
 TEST(ElasticAverager, WhoIsBehindHealsAndHearsTheAverage) {
-  ElasticOptions options = group_of(3);
-  options.min_workers = 2;
-  run_workers(options, [](int worker, Toy& toy, ElasticAverager& averager) {
+  run_workers(group_of(3), 2, [](int worker, Toy& toy, ElasticAverager& averager) {
     toy.outer_steps = worker == 1 ? 4 : 7;
     toy.shared.fill_(worker == 1 ? 1 : 2);
     toy.own.fill_(10 * worker);
@@ -157,7 +140,7 @@ TEST(ElasticAverager, WhoIsBehindHealsAndHearsTheAverage) {
 
 // Worker 0 has finished, and worker 1 has missed its last outer step: it gets it before they leave.
 TEST(ElasticAverager, WhoHasFinishedHelpsThoseThatAreBehind) {
-  run_workers(group_of(2), [](int worker, Toy& toy, ElasticAverager& averager) {
+  run_workers(group_of(2), 0, [](int worker, Toy& toy, ElasticAverager& averager) {
     toy.outer_steps = worker == 0 ? 5 : 4;
     toy.own.fill_(worker == 0 ? 1 : 0);
     if (worker == 1) {
@@ -172,9 +155,8 @@ TEST(ElasticAverager, WhoHasFinishedHelpsThoseThatAreBehind) {
 // Worker 1's values are sick. It ends with an error, and the others go on without it.
 TEST(ElasticAverager, ASickWorkerSpoilsNoSum) {
   ElasticOptions options = group_of(3);
-  options.min_workers = 2;
   options.round_timeout_s = 1;
-  run_workers(options, [](int worker, Toy&, ElasticAverager& averager) {
+  run_workers(options, 2, [](int worker, Toy&, ElasticAverager& averager) {
     averager.form_quorum();
     EXPECT_EQ(averager.quorum().members.size(), 3U);
     const at::Tensor values = all(worker);
@@ -205,7 +187,6 @@ TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
     said += message + "\n";
   };
   ElasticOptions options = group_of(2);
-  options.join_timeout_s = 0.2;
   options.patience_s = 0.3;
   const auto work = [](int /*worker*/, Toy&, ElasticAverager& averager) {
     const auto make_model = [] { return std::vector<Unit>{{"unit", {{"w", at::zeros({3})}}}}; };
@@ -223,7 +204,7 @@ TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
     EXPECT_FALSE(diloco.round().pseudogradient.defined());
     averager.end();
   };
-  run_workers(options, work, log);
+  run_workers(options, 0, work, log, /*numel=*/3, /*join_timeout_s=*/0.2);
   EXPECT_TRUE(StopSignal::was_raised());
   EXPECT_THAT(said, AllOf(HasSubstr("votes against quorum 1: its sum is not finite"),
                           HasSubstr("gives up after 0.3 s without a committed round (--patience)"),

@@ -21,6 +21,8 @@
 namespace ladder {
 namespace {
 
+constexpr int kFewFailures = 3;  // in a row: see check_progress()
+
 bool is_finite(const at::Tensor& values) {
   if (values.numel() == 0) return true;
   const auto [least, most] = at::aminmax(values);  // not a number if one value is none
@@ -38,8 +40,7 @@ std::optional<CurveKeys> keys_of(const ElasticOptions& options) {
   return read_curve_keys(options.key_file);
 }
 
-std::string fingerprint_of(const ElasticOptions& options, const WorkerState& state,
-                           const std::string& description) {
+std::string tensors_hash(const WorkerState& state) {
   ByteHash hash;
   for (const auto* list : {&state.shared, &state.own})
     for (const NamedTensor& named : *list) {
@@ -47,10 +48,7 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
           concat(named.name, " ", named.tensor.sizes(), " ", named.tensor.scalar_type(), ";");
       hash.update(text.data(), text.size());
     }
-  return concat("'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
-                options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
-                options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
-                options.merge == Merge::kEqual ? "equal" : "tokens");
+  return hash.digest();
 }
 
 std::int64_t values_bytes(const WorkerState& state) {
@@ -65,16 +63,16 @@ std::int64_t values_bytes(const WorkerState& state) {
 // What connects it to its group: the lighthouse, and the other workers.
 struct GroupLinks {
   // Reports to the lighthouse from here on.
-  GroupLinks(const ElasticOptions& options, const WorkerState& state,
-             const QuorumNumber& last_quorum, const std::string& description, const Log& log)
+  GroupLinks(const ElasticOptions& options, const WorkerState& state, const History& history,
+             const GroupSettings& settings, const Log& log)
       : keys(keys_of(options)),
         mailbox(values_bytes(state), snapshot_bytes(state)),
         messenger(
             keys, own_host(host_port(options.lighthouse)),
             [this](const Message& message) { mailbox.deliver(message); }, log),
         donor(options.worker, messenger),
-        membership(options, keys, {last_quorum, state.outer_steps()}, messenger.address(),
-                   fingerprint_of(options, state, description), log) {}
+        membership(options, keys, {history, state.outer_steps(), messenger.address(), settings},
+                   log) {}
 
   std::optional<CurveKeys> keys;
   Mailbox mailbox;
@@ -94,19 +92,19 @@ ElasticAverager::~ElasticAverager() {
   if (links_) links_->membership.leave();
 }
 
-void ElasticAverager::join(const WorkerState& state, const std::string& description) {
+void ElasticAverager::join(const WorkerState& state, GroupSettings settings) {
   state_ = state;
-  links_ = std::make_unique<GroupLinks>(options_, state_, last_quorum_, description, log_);
+  settings["state, as a hash of its tensors' names and sizes,"] = tensors_hash(state);
+  links_ = std::make_unique<GroupLinks>(options_, state_, history_, settings, log_);
   since_commit_.restart();
 }
 
-void ElasticAverager::note_step(double num_tokens) {
-  num_tokens_ += num_tokens;
-  note_progress();
-}
-
-void ElasticAverager::note_progress() {
+void ElasticAverager::note_step() {
   links_->membership.note_progress();
+  const bool is_newcomer = counts_.num_commits + counts_.num_heals == 0;
+  if (!is_newcomer) return;  // what it has learned is worth saving: see form_quorum()
+  const std::string refusal = links_->membership.refusal();
+  check(refusal.empty(), "worker ", options_.worker, " is refused: ", refusal);
 }
 
 bool ElasticAverager::form_quorum() {
@@ -117,12 +115,16 @@ bool ElasticAverager::form_quorum() {
   has_given_up_ = false;
   while (true) {
     if (!ask(/*has_finished=*/false, options_.patience_s - timer.seconds())) {
-      give_up(concat("without a quorum (--patience): are the lighthouse and --min-workers ",
-                     options_.min_workers, " workers running, and does data travel between them?"));
+      note_step();
+      const std::string refusal = links_->membership.refusal();
+      give_up(refusal.empty() ? concat("after ", options_.patience_s, " s without a quorum ",
+                                       "(--patience): ./ladder lighthouse --ask ",
+                                       options_.lighthouse, " says why there is none")
+                              : concat("because it is refused: ", refusal));
       break;
     }
     if (quorum_.member(options_.worker).donor && !heal_from_donor()) continue;
-    last_quorum_ = quorum_.number();
+    history_ = {quorum_.run, quorum_.number()};
     break;
   }
   return !has_given_up_ && has_enough_contributors();
@@ -130,17 +132,17 @@ bool ElasticAverager::form_quorum() {
 
 // All members see the same ones, so all agree.
 bool ElasticAverager::has_enough_contributors() {
-  const std::size_t num = quorum_.contributors().size();
-  if (num >= static_cast<std::size_t>(options_.min_workers)) return true;
-  log_(concat("averages nothing in quorum ", quorum_.id, ", and trains on: of --min-workers ",
-              options_.min_workers, ", ", num, " would contribute"));
+  if (quorum_.is_enough) return true;
+  log_(concat("averages nothing in quorum ", quorum_.id,
+              ", and trains on: ", quorum_.contributors().size(),
+              " would contribute, fewer than the lighthouse's ", "--min-workers"));
   check_progress(/*is_committed=*/false);
   return false;
 }
 
 bool ElasticAverager::heal_from_donor() {
   const auto goes_on = [this] {
-    note_progress();
+    note_step();
     return !StopSignal::was_raised();
   };
   const bool is_healed = heal(quorum_, options_.worker, state_, links_->mailbox,
@@ -158,24 +160,23 @@ void ElasticAverager::give_up(const std::string& reason) {
     log_("waits no longer: it is asked to stop");
     return;
   }
-  log_(concat("gives up after ", options_.patience_s, " s ", reason));
+  log_(concat("gives up ", reason));
   StopSignal::raise();
 }
 
 // Takes part in the next quorum, and gives a snapshot to those that heal from this worker. False if
 // there is none in time, or the run is asked to stop.
 bool ElasticAverager::ask(bool has_finished, double seconds) {
-  const bool is_by_tokens = options_.merge == Merge::kTokens && !has_finished;
-  const std::optional<Quorum> quorum =
-      links_->membership.form_quorum({{last_quorum_, state_.outer_steps()},
-                                      shared_hash(state_),
-                                      is_by_tokens ? std::max(num_tokens_, 1.0) : 1,
-                                      has_finished,
-                                      missed_.epochs()},
-                                     seconds, StopSignal::was_raised);
+  const std::optional<Quorum> quorum = links_->membership.form_quorum(
+      {history_, state_.outer_steps(), shared_hash(state_), has_finished}, seconds,
+      StopSignal::was_raised);
   if (!quorum) return false;
   quorum_ = *quorum;
-  if (has_finished) links_->membership.end_round(/*is_taken=*/false);
+  if (has_finished) {
+    links_->membership.end_round(/*is_taken=*/false);
+    const bool is_healthy = !quorum_.member(options_.worker).donor;
+    if (is_healthy) history_ = {quorum_.run, quorum_.number()};  // or it would seem to need healing
+  }
   links_->mailbox.begin(quorum_);
   links_->donor.forget(quorum_, options_.round_timeout_s);
   links_->messenger.keep_only(quorum_.number(), links_->donor.quorums());
@@ -188,7 +189,6 @@ bool ElasticAverager::ask(bool has_finished, double seconds) {
 
 void ElasticAverager::start(at::Tensor values) {
   check(!quorum_.members.empty(), "a quorum comes before an average");
-  num_tokens_ = 0;
   check_finite({"pseudogradient", values}, options_.worker);
   is_abandoned_ = false;
   round_ = std::async(std::launch::async,
@@ -201,18 +201,14 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   const MemoryScope scope(MemoryCategory::kCommunication, "elastic average");
   const Timer timer;
   const int self = options_.worker;
-  const bool is_by_tokens = options_.merge == Merge::kTokens;
   const std::vector<Member> contributors = quorum_.contributors();
   bool is_ready = false;
   try {
-    double sum_of_weights = 0;
-    for (const Member& member : contributors) sum_of_weights += member.weight;
-    if (is_by_tokens) values.mul_(quorum_.member(self).weight / sum_of_weights);
     const Missing missing = sum_over_contributors(values, quorum_, self, links_->messenger,
                                                   links_->mailbox, options_.round_timeout_s);
-    if (!StopSignal::was_raised()) note_missing(missing);  // it has not waited
+    if (!StopSignal::was_raised()) say_missing(missing);  // it has not waited
     check(!missing.is_empty() || is_finite(values), "its sum is not finite");
-    if (missing.is_empty() && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
+    if (missing.is_empty()) values.div_(static_cast<double>(contributors.size()));
     is_ready = missing.is_empty();
     const bool is_listener = quorum_.member(self).donor.has_value();
     if (is_ready)
@@ -236,9 +232,7 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   return is_taken;
 }
 
-void ElasticAverager::note_missing(const Missing& missing) {
-  const bool is_listener = quorum_.member(options_.worker).donor.has_value();
-  if (!is_listener) missed_.note(quorum_, missing.values);
+void ElasticAverager::say_missing(const Missing& missing) {
   for (const int worker : missing.values)
     log_(concat("has not received the values of worker ", worker, " in quorum ", quorum_.id));
   for (const int worker : missing.sums)
@@ -251,9 +245,10 @@ void ElasticAverager::check_progress(bool is_committed) {
   num_failures_in_a_row_ = is_committed ? 0 : num_failures_in_a_row_ + 1;
   if (is_committed) since_commit_.restart();
   const bool has_waited =
-      num_failures_in_a_row_ > kMaxMissedRounds && since_commit_.seconds() > options_.patience_s;
+      num_failures_in_a_row_ > kFewFailures && since_commit_.seconds() > options_.patience_s;
   if (has_waited || (!is_committed && StopSignal::was_raised()))
-    give_up("without a committed round (--patience): what is missing is said above");
+    give_up(concat("after ", options_.patience_s,
+                   " s without a committed round (--patience): what ", "is missing is said above"));
 }
 
 // It ends as fast as it can: a vote against it, unless all have voted for it.
@@ -264,7 +259,7 @@ void ElasticAverager::abandon_round() {
 
 std::optional<int> ElasticAverager::finish() {
   while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
-    note_progress();
+    note_step();
     if (StopSignal::was_raised() || links_->membership.is_aborted()) abandon_round();
   }
   const bool is_committed = round_.get();
@@ -296,8 +291,10 @@ void ElasticAverager::end() {
 void ElasticAverager::help_those_behind() {
   const auto heals = [](const Member& member) { return member.donor.has_value(); };
   const auto is_ahead = [&] { return quorum_.outer_steps > state_.outer_steps(); };
+  const double known_s = links_->membership.join_timeout_s();
+  const double join_timeout_s = known_s > 0 ? known_s : options_.round_timeout_s;
   do {
-    if (!ask(/*has_finished=*/true, 2 * options_.join_timeout_s)) break;
+    if (!ask(/*has_finished=*/true, 2 * join_timeout_s)) break;
   } while (!is_ahead() && std::ranges::any_of(quorum_.members, heals));
   const Timer timer;  // one that heals from this worker may be in the middle of it
   while (links_->donor.is_giving(/*seconds=*/2) && timer.seconds() < options_.round_timeout_s &&

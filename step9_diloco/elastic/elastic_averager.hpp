@@ -33,6 +33,7 @@
 #include "step9_diloco/elastic/exchange.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
+#include "step9_diloco/elastic/report.hpp"
 #include "step9_diloco/elastic/snapshot.hpp"
 
 namespace ladder {
@@ -53,28 +54,27 @@ class ElasticAverager final : public Averager {
   ~ElasticAverager() override;
 
   // Before the first round. `state`: what a worker that is behind receives of another.
-  // `description`: of model and options, which must be the same for all, as must names and sizes of
-  // the state's tensors.
+  // `settings`: what must be the same for all, as must names and sizes of the state's tensors.
   // Lifetime: what `state` refers to outlives the averager.
-  void join(const WorkerState& state, const std::string& description);
+  void join(const WorkerState& state, GroupSettings settings);
 
-  // The quorum in which the state was agreed on last: it says how new the state is, and belongs
-  // into checkpoints. After a resume, to be called before join().
-  const QuorumNumber& last_quorum() const { return last_quorum_; }
-  void restore(const QuorumNumber& last_quorum) { last_quorum_ = last_quorum; }
+  // The run, and the quorum in which the state was agreed on last, which says how new the state is:
+  // they belong into checkpoints. After a resume, restore() is to be called before join().
+  const History& history() const { return history_; }
+  void restore(const History& history) { history_ = history; }
 
-  // An inner step was taken: the training thread is alive. With --merge tokens, the next average
-  // weighs the tokens of the steps since the last one, or one.
-  void note_step(double num_tokens);
+  // An inner step was taken: the training thread is alive. Throws CheckError when the group refuses
+  // this worker before it has taken part in anything.
+  void note_step();
 
   // Who takes part? To be called before the values of a round are computed, for it may replace this
-  // worker's whole state by that of another one. Throws CheckError when the group refuses this
-  // worker, or when its own state is not finite.
+  // worker's whole state by that of another one. Throws CheckError as note_step() does, or when the
+  // worker's own state is not finite.
   //
   // False: there is no average to start, and no round to finish; what the worker has learned goes
-  // on. Fewer than --min-workers would have contributed: the round becomes longer, and those that
-  // have healed contribute at its end. Or it gives up: without a quorum for --patience, it says so
-  // and asks the run to stop (StopSignal); finish() does likewise without a committed round for so
+  // on. Fewer than the lighthouse's --min-workers would have contributed: the round becomes longer, and those that
+  // have healed contribute at its end. Or it gives up: without a quorum for --patience, or refused by
+  // a group that it has trained with, it says so and asks the run to stop (StopSignal); finish() does likewise without a committed round for so
   // long. When the run is asked to stop, both wait no longer.
   bool form_quorum();
   bool has_given_up() const { return has_given_up_; }
@@ -99,22 +99,19 @@ class ElasticAverager final : public Averager {
   void check_progress(bool is_committed);
   bool has_enough_contributors();
   void abandon_round();
-  void note_missing(const Missing& missing);
+  void say_missing(const Missing& missing);
   void help_those_behind();
-  void note_progress();
   bool run_round(const at::Tensor& values);
 
   ElasticOptions options_;
   Log log_, log_routine_;
   WorkerState state_;
   std::size_t num_contributors_ = 0;   // to the last round
-  double num_tokens_ = 0;              // since the last average
   std::unique_ptr<GroupLinks> links_;  // from join() on
   Quorum quorum_;
-  QuorumNumber last_quorum_;
+  History history_;
   bool has_given_up_ = false;
   ElasticCounts counts_;
-  MissedRounds missed_;
   Timer since_commit_;
   int num_failures_in_a_row_ = 0;
   std::atomic<bool> is_abandoned_ = false;  // the round in flight

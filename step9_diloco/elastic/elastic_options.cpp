@@ -1,5 +1,7 @@
 #include "step9_diloco/elastic/elastic_options.hpp"
 
+#include <arpa/inet.h>
+
 #include <charconv>
 
 #include "common/train/options/option_table.hpp"
@@ -19,17 +21,6 @@ void ElasticOptions::declare(OptionTable& table) {
   table.number("--workers", num_workers, {1, kMostRanks},
                "how many parts the data has; not all need to be there");
   table
-      .number(
-          "--min-workers", min_workers, {1, kMostRanks},
-          "so many must contribute to an average, not heal or have finished; fewer wait, or train "
-          "on")
-      .changes_no_bits();
-  table
-      .number("--join-timeout", join_timeout_s, kUpToADay,
-              "seconds that a round waits for a worker that still trains or heals; more than an "
-              "inner step, an evaluation or a save takes")
-      .changes_no_bits();
-  table
       .number("--round-timeout", round_timeout_s, kUpToADay,
               "seconds that an average and the vote on it may take; then the round has failed")
       .changes_no_bits();
@@ -37,13 +28,13 @@ void ElasticOptions::declare(OptionTable& table) {
       .number("--patience", patience_s, kUpToADay,
               "seconds without a committed round after which a worker gives up: it saves and stops")
       .changes_no_bits();
-  table.choice("--merge", merge, {{"equal", Merge::kEqual}, {"tokens", Merge::kTokens}},
-               "what a worker's part of the average weighs: as much as any other, or its tokens");
   table
       .value("--elastic-key", key_file,
              "file with the keys that all workers share (elastic_lighthouse --make-key FILE); "
              "without it they listen on this machine only")
       .changes_no_bits();
+  for (const char* const name : {"--min-workers", "--join-timeout"})
+    table.moved(name, "it is the lighthouse's, for all workers: ./ladder lighthouse --help");
 }
 
 void ElasticOptions::finalize(TrainOptions& options) {
@@ -53,11 +44,6 @@ void ElasticOptions::finalize(TrainOptions& options) {
               "for without keys they listen on the loopback only");
   check_usage(worker < num_workers, "--worker is ", worker, ", with --workers ", num_workers,
               " it must be from 0 to ", num_workers - 1);
-  check_usage(min_workers <= num_workers, "--min-workers is ", min_workers,
-              ", it must be from 1 to the ", num_workers, " of --workers");
-  check_usage(patience_s > join_timeout_s, "--patience is ", patience_s,
-              " s, it must be above the ", join_timeout_s,
-              " s of --join-timeout: a worker waits that long for one that still trains");
   check_usage(options.get<DilocoOptions>().wire == WireFormat::kFp32,
               "--wire is for ranks of one run: values travel between workers in fp32");
   check_usage(options.device.is_cpu(),
@@ -80,7 +66,9 @@ HostPort host_port(const std::string& text) {
 }
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host.starts_with("127.");
+  in_addr address = {};  // of a name such as 127.example.com, anybody may be the owner
+  return host == "localhost" ||
+         (::inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
 }  // namespace ladder

@@ -69,7 +69,7 @@ TEST(Failures, AWorkerThatIsKilledCostsTheOthersOneTimeoutAtMost) {
 // outcome, but is busy for longer than the join time-out. They must not take that round's outer
 // step again.
 TEST(Failures, ACommittedStepIsNotUndoneWhileOneThatKnowsItIsBusy) {
-  Group group(3, "sync_every=16 fragments=1 join_timeout=1.4 round_timeout=1.4");
+  Group group(3, "sync_every=16 fragments=1 round_timeout=1.4", "--join-timeout 1.4");
   group.start({0, 1}, "save_at=6");
   group.start(2, "slow_at=7 slow_ms=300");
   group.wait_for_log(2, "is slow from now on");
@@ -84,7 +84,7 @@ TEST(Failures, ACommittedStepIsNotUndoneWhileOneThatKnowsItIsBusy) {
 }
 
 TEST(Failures, FewerThanTheMinimumWaitForTheOthers) {
-  Group group(2, "min_workers=2");
+  Group group(2, "", "--min-workers 2 --join-timeout 1");
   group.start_all();
   group.wait_for_commits(0, 5);
   group.kill(1);
@@ -122,7 +122,7 @@ TEST(Failures, AWorkerThatWasGoneUndoesNothingHoweverFarItWentAlone) {
 
 // Worker 1's values never arrive. A stop does not wait for them, and costs the other no more.
 TEST(Failures, AStopEndsAnAverageInFlight) {
-  Group group(2, "join_timeout=5 round_timeout=300");
+  Group group(2, "round_timeout=300", "--join-timeout 5");
   group.start(0);
   group.start(1, "mute_at=30");
   group.wait_for_log(1, "is mute");
@@ -194,7 +194,7 @@ TEST(Failures, AWorkerStoppedBeforeItsVoteDoesNotDecideAlone) {
 }
 
 TEST(Failures, ASlowWorkerWithinTheTimeoutFailsNothing) {
-  Group group(3, "join_timeout=6 round_timeout=6 min_workers=3");
+  Group group(3, "round_timeout=6", "--min-workers 3 --join-timeout 6");
   group.start_all();
   for (int stops = 0; stops < 3; ++stops) {
     group.wait_for_commits(0, 5);
@@ -227,7 +227,7 @@ TEST(Failures, AHungTrainerCostsOneTimeoutNotOneInEveryRound) {
 // Before it gives anything to worker 2, and in the middle of a large state; the donor trains on while
 // it serves.
 TEST(Failures, ADonorKilledWhileItHealsAnother) {
-  Group group(3, "width=1000000 join_timeout=3 round_timeout=3");
+  Group group(3, "width=1000000 round_timeout=3", "--join-timeout 3");
   group.start({0, 2});
   group.wait_for_commits({0, 2}, 1);
   group.start(1, "kill='gives its state'");  // as the last: nobody heals from it at the start
@@ -255,7 +255,7 @@ TEST(Failures, ADonorKilledWhileItHealsAnother) {
 // Healing takes longer than a round. Others that did not wait would be a round ahead again and
 // again.
 TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
-  Group group(3, "join_timeout=6 round_timeout=3 heal_s=0.5");
+  Group group(3, "round_timeout=3 heal_s=0.5", "--join-timeout 6");
   group.start_all();
   group.wait_for_all(1);
   group.kill(2);
@@ -270,7 +270,7 @@ TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
 // Worker 2 has other bits in its global copy: the majority heals it. Then its values become NaN: it
 // ends alone, and comes back with the others' state.
 TEST(Failures, ADamagedWorkerHealsAndASickOneEndsAlone) {
-  Group group(3, "min_workers=2");
+  Group group(3, "", "--min-workers 2 --join-timeout 1");
   group.start({0, 1});
   group.start(2, "damage_at=20 nan_at=200");
   group.wait_for_log(2, "damages its global copy");
@@ -285,35 +285,16 @@ TEST(Failures, ADamagedWorkerHealsAndASickOneEndsAlone) {
   group.expect_calm({0, 1});
 }
 
-// Its heartbeats arrive, but its data does not. The others say so, and go on without it; it gives
-// up.
-TEST(Failures, AWorkerBehindAFirewallIsLeftOut) {
-  Group group(3, "join_timeout=0.5 round_timeout=0.5");
-  group.start({0, 1});
-  group.start(2, "mute_at=30 patience=3");
-  group.wait_for_log(2, "is mute");
-  for (int worker = 0; worker < 2; ++worker) {
-    group.wait_for_log(worker, "has not received the values of worker 2");
-    group.wait_for_commits(worker, 10);
-  }
-  EXPECT_THAT(group.lighthouse_log(), HasSubstr("leaves out worker 2"));
-  EXPECT_EQ(group.wait(2), 75) << group.describe();
-  EXPECT_THAT(group.log(2), HasSubstr("gives up after 3 s without a quorum (--patience)"));
-  group.start(2);  // the firewall is gone
-  group.wait_for_commits(2, 3);
-  group.finish();
-}
-
 // One whose options are others. As the second: where a machine's own name stands for 127.0.1.1, its
 // worker finds the lighthouse, but no other one could ever send to it.
 TEST(Failures, WhoDoesNotFitIsRefused) {
-  Group group(3, "min_workers=2", Group::kPublic);
+  Group group(3, "", "--min-workers 2 --join-timeout 1", Group::kPublic);
   const bool has_network = network_host() != "127.0.0.1";  // else all are refused
   if (has_network) {
     group.start({0, 1});
     group.wait_for_commits(0, 5);
     group.start(2, "width=900");
-    group.expect_error(2, "worker 2 is refused: its model or options are 'toy'");
+    group.expect_error(2, "worker 2 is refused: its state, as a hash");
   }
   group.start(2, "", "127.0.0.1");
   group.expect_error(2, "worker 2 is refused: it listens on tcp://127.0.0.1:");
@@ -322,6 +303,22 @@ TEST(Failures, WhoDoesNotFitIsRefused) {
   group.wait_for_commits(0, 5);
   group.finish();
   group.expect_calm({0, 1});
+}
+
+// While worker 0 is frozen, the lighthouse is started again, and worker 1 founds another run. What
+// worker 0 has is not lost: it is asked to stop, as by a signal, so a trainer saves.
+TEST(Failures, WhoIsRefusedAfterItHasTrainedStopsInGoodOrder) {
+  Group group(2);
+  group.start(0);
+  group.wait_for_commits(0, 3);
+  group.signal(0, SIGSTOP);
+  group.kill_lighthouse();
+  group.start_lighthouse();
+  group.start(1);
+  group.wait_for_commits(1, 3);
+  group.signal(0, SIGCONT);
+  EXPECT_EQ(group.wait(0), 75) << group.describe();
+  EXPECT_THAT(group.log(0), HasSubstr("gives up because it is refused: its state belongs to run "));
 }
 
 // Random bytes to the port of a worker and of the lighthouse.
@@ -347,7 +344,7 @@ void send_noise(int port) {
 // another key is told so.
 TEST(Failures, AStrangerCannotEndTheRun) {
   for (const bool has_keys : {false, true}) {
-    Group group(2, "min_workers=2", has_keys ? Group::kKey : Group::kNone);
+    Group group(2, "", "--min-workers 2 --join-timeout 1", has_keys ? Group::kKey : Group::kNone);
     const TempFolder folder;
     write_curve_keys(folder.path("key"));
     group.start_all();
@@ -363,8 +360,10 @@ TEST(Failures, AStrangerCannotEndTheRun) {
     Stranger plain = stranger(""), other = stranger(folder.path("key"));
     for (std::int64_t i = 0; has_keys && i < 20; ++i) {
       const int worker = static_cast<int>(i % 2);
-      const std::string forged = to_text(
-          Report{.beat = {.worker = worker, .epoch = ~0ULL, .outer_steps = 1 << 30}, .number = i});
+      const std::string forged =
+          to_text(Report{.beat = {.worker = worker, .process = 7, .outer_steps = 1 << 30},
+                         .number = i,
+                         .num_workers = 2});
       plain.send(forged);
       other.send(forged);
       pause(0.01);
@@ -382,7 +381,7 @@ TEST(Failures, AStrangerCannotEndTheRun) {
     if (!has_keys) continue;
     group.start(0, concat("patience=1.5 key=", one_word(folder.path("key"))));
     EXPECT_EQ(group.wait(0), 75);
-    EXPECT_THAT(group.log(0), HasSubstr("does it have this worker's --elastic-key?"));
+    EXPECT_THAT(group.log(0), HasSubstr("does it have the same --elastic-key?"));
   }
 }
 
@@ -391,7 +390,7 @@ TEST(Failures, AStrangerCannotEndTheRun) {
 TEST(Failures, AStorm) {
   const char* const text = std::getenv("LADDER_STORM_KILLS");
   const int num_kills = text == nullptr ? 20 : std::atoi(text);
-  Group group(4, "join_timeout=0.6 round_timeout=0.6");
+  Group group(4, "round_timeout=0.6", "--join-timeout 0.6");
   group.start_all();
   group.wait_for_commits(0, 5);
   Random random(derive_seed(9, "storm"));

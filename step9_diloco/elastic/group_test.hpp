@@ -69,11 +69,15 @@ inline std::string network_host() {
 class Group {
  public:
   enum Lock { kNone, kKey, kPublic };  // with a key; with a key, and reached by the network
-  explicit Group(int num_workers, std::string settings = "", Lock lock = kNone)
-      : num_workers_(num_workers), settings_(std::move(settings)) {
+  // `rules`: of the lighthouse.
+  explicit Group(int num_workers, std::string settings = "",
+                 const std::string& rules = "--join-timeout 1", Lock lock = kNone)
+      : num_workers_(num_workers),
+        settings_(std::move(settings)),
+        lighthouse_options_(" " + rules) {
     if (lock != kNone) {
       write_curve_keys(key());
-      lighthouse_options_ = " --elastic-key " + one_word(key());
+      lighthouse_options_ += " --elastic-key " + one_word(key());
       settings_ += " key=" + one_word(key());
     }
     if (lock == kPublic) {
@@ -250,7 +254,7 @@ class Group {
   TempFolder folder_;
   int num_workers_;
   std::string settings_;
-  std::string host_ = "127.0.0.1", lighthouse_options_;
+  std::string lighthouse_options_, host_ = "127.0.0.1";
   int port_ = 0, num_lighthouses_ = 0;
   std::optional<Program> lighthouse_;
   std::map<int, std::unique_ptr<Program>> workers_;

@@ -7,6 +7,12 @@
 // Training survives its end: a lighthouse that is started again knows nothing, and is a new epoch,
 // the time of its start. Workers come back to it by themselves, and a round that was not decided is
 // over: whoever asks for it learns that it is unknown.
+//
+// Whoever does not belong to the group is refused, and changes nothing: one with other settings or
+// of another run, and a process with a number whose process is still heard. The settings are those
+// of the first worker. The run is founded by the first quorum, in which nobody has a state of one,
+// or is that of the first worker that has; from then on only its states are agreed on, and a worker
+// without any heals. Once all workers have left, the next may belong to another group.
 #pragma once
 
 #include <chrono>
@@ -17,7 +23,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "step9_diloco/elastic/listener.hpp"
@@ -27,16 +32,26 @@
 
 namespace ladder {
 
+// In place of a report: what does the lighthouse know?
+inline constexpr const char* kStatusQuestion = "status";
+
 // All that it decides. Nothing here communicates; not thread-safe.
 class Lighthouse {
  public:
-  // `epoch`: the time of its start. `is_public`: it listens to other machines. `clock`: seconds,
-  // from any start.
-  Lighthouse(std::uint64_t epoch, bool is_public, Log log, std::function<double()> clock);
+  // `epoch`: the time of its start. `is_public`: it listens to other machines. `rules`: number of
+  // workers and run are those that it hears of. `clock`: seconds, from any start.
+  Lighthouse(std::uint64_t epoch, bool is_public, const QuorumRules& rules, Log log,
+             std::function<double()> clock);
 
   // Hears the report, counts its vote, and answers. A report that is older than the worker's last
-  // one, or of a process that has to leave its place to another, changes nothing.
+  // one changes nothing.
   Answer answer(const Report& report);
+  // The same as texts; also tells a worker of another version that it is one, and whoever sends
+  // kStatusQuestion its status(). Throws CheckError for anything else.
+  std::string answer_text(const std::string& text);
+
+  // For people: what it knows of each worker, and why there is no quorum.
+  std::string status() const;
 
   // Forms the next quorum if it is time, and returns it: each member learns of it when it asks. The
   // round before it, if it is still open, is aborted. To be called every few milliseconds.
@@ -48,8 +63,8 @@ class Lighthouse {
   struct Worker {
     Report report;                                   // the last one
     double beat_s = 0, progress_s = 0, asked_s = 0;  // when it last reported, moved on, asked
-    std::optional<Quorum> quorum;        // the last one that it is a member of, in this epoch
-    std::optional<std::uint64_t> rival;  // an earlier epoch that has also reported
+    std::optional<Quorum> quorum;            // the last one that this process is a member of
+    std::map<std::uint64_t, double> rivals;  // other processes with its number: since when
   };
   struct Round {
     Quorum quorum;
@@ -58,24 +73,33 @@ class Lighthouse {
   };
 
   std::string refusal_of(const Report& report) const;
-  bool is_outdated(const Report& report);
+  bool may_join(const Report& report, Answer& answer);
   void hear(const Report& report);
+  void forget_group();
+  bool was_away(double pause_s) const { return pause_s > rules_.stale_s / 2; }
   Decision decide(const Report& report);
   Round* find(const QuorumNumber& number);  // null if it is not known
-  Heartbeat known(const Worker& worker);
-  void leave_out_unreachable(std::vector<WorkerStatus>& workers, const QuorumRules& rules);
+  const Round* find(const QuorumNumber& number) const;
+  std::vector<WorkerStatus> look() const;
+  Heartbeat known(const Worker& worker) const;
+  void say_why(const std::vector<WorkerStatus>& workers);
   void publish(Quorum& quorum);
 
   bool is_public_;
+  QuorumRules rules_;
   Log log_;
   std::function<double()> clock_;
   std::uint64_t epoch_;
   std::map<int, Worker> workers_;
-  std::set<int> left_out_;
-  std::set<std::pair<int, std::uint64_t>> past_epochs_;  // of each worker
-  double watching_since_s_;  // somebody is there again, or it could not watch for a while before
+  std::set<std::uint64_t> left_;  // processes that have
+  GroupSettings settings_;        // the group's; empty if there is none
+  std::uint64_t new_run_ = 0;     // that this lighthouse has founded; rules_.run once it is begun
+  std::string why_;               // there is no quorum,
+  double why_since_s_ = 0;        // since when
+  bool is_why_said_ = false;
+  double watching_since_s_;  // somebody is there again, or it was away before
+  double awake_since_s_;     // it was away before: this process was stopped
   double last_look_s_;
-  std::string fingerprint_;  // the first worker's; others must have the same
   QuorumCounter counter_;
   std::deque<Round> rounds_;  // the last ones: all but the very last are decided
 };
@@ -84,7 +108,8 @@ class Lighthouse {
 // `is_public`. With keys it hears only those that have them. Throws CheckError if it cannot listen.
 class LighthouseServer {
  public:
-  LighthouseServer(int port, bool is_public, Log log, const std::optional<CurveKeys>& keys = {});
+  LighthouseServer(int port, bool is_public, const QuorumRules& rules, Log log,
+                   const std::optional<CurveKeys>& keys = {});
 
   // Waits so long for reports, answers those that are there, and forms a quorum if it is time.
   void serve(std::chrono::milliseconds patience);

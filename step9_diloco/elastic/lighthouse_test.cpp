@@ -7,13 +7,18 @@
 
 #include <fstream>
 #include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
+#include "common/core/seed.hpp"
 
 namespace ladder {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr double kStale = 0.5;
@@ -24,17 +29,17 @@ class LighthouseTest : public ::testing::Test {
   Answer report(const Heartbeat& beat, const QuorumNumber& round = {}, Vote vote = Vote::kNone) {
     Report report = {.beat = beat,
                      .number = ++num_reports_,
-                     .rules = {.num_workers = 2, .stale_s = kStale, .join_timeout_s = 0.2},
-                     .fingerprint = "toy",
+                     .num_workers = 2,
+                     .settings = settings_,
                      .round = round,
                      .vote = vote};
     report.beat.address = concat("tcp://127.0.0.1:", beat.worker + 1);
     return lighthouse_.answer(report);
   }
   static Heartbeat asking(int worker, std::int64_t request, std::int64_t outer_steps,
-                          std::uint64_t epoch = 1, const QuorumNumber& last_quorum = {}) {
+                          std::uint64_t process = 1, const QuorumNumber& last_quorum = {}) {
     return {.worker = worker,
-            .epoch = epoch,
+            .process = process,
             .phase = Phase::kAsking,
             .request = request,
             .last_quorum = last_quorum,
@@ -71,9 +76,14 @@ class LighthouseTest : public ::testing::Test {
   }
 
   double now_s_ = 0;
-  Lighthouse lighthouse_{/*epoch=*/1000, /*is_public=*/false, say_nothing,
+  std::string log_;
+  Lighthouse lighthouse_{/*epoch=*/1000,
+                         /*is_public=*/false,
+                         {.stale_s = kStale, .join_timeout_s = 0.2},
+                         [this](const std::string& message) { log_ += message + "\n"; },
                          [this] { return now_s_; }};
-  std::int64_t num_reports_ = 0, request_ = 0;
+  GroupSettings settings_ = {{"--data", "a"}, {"--lr", "0.001"}};
+  std::int64_t num_reports_ = 0, request_ = 0, progress_ = 0;
 };
 
 TEST_F(LighthouseTest, CommitsOnceAllHaveVoted) {
@@ -112,14 +122,14 @@ TEST_F(LighthouseTest, OnlyContributorsHaveAVote) {
   for (const Vote choice : {Vote::kFor, Vote::kAgainst}) {
     EXPECT_EQ(vote(quorum, 1, choice), Decision::kOpen);
     EXPECT_EQ(vote(quorum, 2, choice), Decision::kOpen);
-    const Heartbeat other = asking(0, 1, 5, /*epoch=*/2);
+    const Heartbeat other = asking(0, 1, 5, /*process=*/2);
     EXPECT_EQ(report(other, quorum.number(), choice).decision, Decision::kOpen);
   }
 }
 
 // Of an earlier lighthouse, whose rounds this one does not know.
 TEST_F(LighthouseTest, WhoWakesAfterTheLighthouseWasRestartedDecidesNothing) {
-  const Quorum quorum = {.lighthouse_epoch = 5, .id = 7, .members = {{.worker = 0, .epoch = 1}}};
+  const Quorum quorum = {.lighthouse_epoch = 5, .id = 7, .members = {{.worker = 0, .process = 1}}};
   for (const Vote choice : {Vote::kNone, Vote::kFor, Vote::kAgainst})
     EXPECT_EQ(vote(quorum, 0, choice), Decision::kUnknown);
 }
@@ -138,30 +148,256 @@ TEST_F(LighthouseTest, AnOlderReportChangesNothing) {
   EXPECT_EQ(vote(quorum, 0, Vote::kFor), Decision::kCommit);
 }
 
-TEST_F(LighthouseTest, OfTwoProcessesWithOneNumberTheLaterOneStays) {
-  const auto refusal = [&](std::uint64_t epoch) { return report(asking(0, 1, 0, epoch)).refusal; };
-  EXPECT_EQ(refusal(7), "");
-  EXPECT_EQ(refusal(8), "");
-  EXPECT_THAT(refusal(7), HasSubstr("another process has taken its place"));
-  EXPECT_EQ(refusal(6), "");  // perhaps the only one that lives: its clock has gone back
-  EXPECT_EQ(refusal(8), "");
-  EXPECT_THAT(refusal(6), HasSubstr("another process has taken its place"));
-  EXPECT_EQ(refusal(5), "");
-  now_s_ += 0.7;  // the other one is lost
-  EXPECT_EQ(refusal(5), "");
-  EXPECT_THAT(refusal(8), HasSubstr("another process has taken its place"));
+// A typo, and a restart: the newcomer never ends the one that lives, and gets its place once that
+// one is lost.
+TEST_F(LighthouseTest, OfTwoProcessesWithOneNumberTheOneThatIsHeardStays) {
+  const auto answer = [&](std::uint64_t process) { return report(asking(0, 1, 0, process)); };
+  const auto is_in = [&](std::uint64_t process) {
+    const Answer given = answer(process);
+    return given.refusal.empty() && given.wait.empty();
+  };
+  EXPECT_TRUE(is_in(7));
+  EXPECT_THAT(answer(8).wait, HasSubstr("another process is worker 0"));  // is 7 alive?
+  now_s_ += 0.1;
+  EXPECT_TRUE(is_in(7));
+  EXPECT_THAT(answer(8).refusal, AllOf(HasSubstr("another process is worker 0"),
+                                       HasSubstr("give this one a --worker of its own")));
+  EXPECT_TRUE(is_in(7));
+  EXPECT_NE(answer(9).wait, "");
+  watch(40, [&] { EXPECT_NE(answer(9).wait, ""); });
+  watch(20, [] {});  // 7 is lost
+  EXPECT_TRUE(is_in(9));
+  watch(10, [&] { EXPECT_TRUE(is_in(9)); });
+  EXPECT_NE(answer(7).wait, "");  // it was frozen
+  now_s_ += 0.01;
+  EXPECT_TRUE(is_in(9));
+  EXPECT_NE(answer(7).refusal, "");
+}
+
+// All heartbeats look old then. The first to be heard is a newcomer.
+TEST_F(LighthouseTest, AfterAPauseOfItsOwnItTakesNobodyForLost) {
+  watch(1, [&] { report(asking(0, 1, 0, /*process=*/7)); });
+  now_s_ += 5;
+  EXPECT_NE(report(asking(0, 1, 0, /*process=*/8)).wait, "");
+  lighthouse_.form_quorum();
+  EXPECT_NE(report(asking(0, 1, 0, /*process=*/8)).wait, "");
+  now_s_ += 0.1;
+  EXPECT_EQ(report(asking(0, 2, 0, /*process=*/7)).wait, "");
+  EXPECT_NE(report(asking(0, 1, 0, /*process=*/8)).refusal, "");
+}
+
+TEST_F(LighthouseTest, OneWithOtherSettingsIsRefusedAndTheyAreNamed) {
+  const GroupSettings group = settings_;
+  report(training(0, 0, 0, 0));
+  for (const auto& [name, value] :
+       GroupSettings{{"--data", "b"}, {"--lr", "0.5"}, {"--new", "1"}}) {
+    settings_ = group;
+    settings_[name] = value;
+    EXPECT_THAT(report(training(1, 0, 0, 0)).refusal,
+                HasSubstr(concat("its ", name, " is ", value, ", that of the others is ",
+                                 group.contains(name) ? group.at(name) : "nothing")));
+  }
+  settings_ = {};  // it comes back to a lighthouse that was started again
+  EXPECT_TRUE(report(training(1, 0, 0, 0)).wants_settings);
+  settings_ = group;
+  EXPECT_EQ(report(training(1, 0, 0, 0)).refusal, "");
+  settings_ = {};
+  EXPECT_FALSE(report(training(1, 0, 0, 0)).wants_settings);
+}
+
+// ---- Runs ---------------------------------------------------------------------------------------
+
+class RunTest : public LighthouseTest {
+ protected:
+  // A request of a worker with a state of this run, of quorum 7 of an earlier lighthouse.
+  Heartbeat of_run(int worker, std::uint64_t run, std::int64_t outer_steps = 5) {
+    Heartbeat beat = asking(worker, ++request_, outer_steps, 1, {900, 7});
+    beat.run = run;
+    return beat;
+  }
+  Heartbeat empty(int worker) { return asking(worker, ++request_, 0); }
+};
+
+// Whoever comes first, in time for the first quorum.
+TEST_F(RunTest, OneWithoutAStateHealsFromOneThatHasIt) {
+  for (const bool is_empty_first : {true, false}) {
+    Lighthouse fresh(1000, false, {.stale_s = kStale}, say_nothing, [this] { return now_s_; });
+    std::swap(fresh, lighthouse_);
+    if (is_empty_first) ask(empty(0));
+    ask(of_run(1, 21));
+    if (!is_empty_first) ask(empty(0));
+    const Quorum quorum = lighthouse_.form_quorum().value();
+    EXPECT_EQ(quorum.run, 21U);
+    EXPECT_EQ(quorum.member(0).donor, 1);
+  }
+}
+
+// Once all have left, with a state of that run or of none, another group may come.
+TEST_F(RunTest, AGroupThatHasLeftIsForgotten) {
+  ask(of_run(0, 21));
+  EXPECT_NE(report(of_run(1, 22)).refusal, "");
+  Report leaving = {.beat = of_run(0, 21), .number = ++num_reports_, .num_workers = 2};
+  leaving.beat.address = "tcp://127.0.0.1:1";
+  leaving.is_leaving = true;
+  lighthouse_.answer(leaving);
+  settings_["--lr"] = "7";
+  EXPECT_EQ(report(of_run(1, 22)).refusal, "");
+}
+
+// The worker that has the run's state is gone: those without any must not begin it anew, however
+// long they wait. Nothing would be left of it when that worker comes back.
+TEST_F(RunTest, WithoutAStateOfTheRunThereIsNoQuorum) {
+  ask(of_run(0, 21));
+  ASSERT_NE(watch(60, [&] { ask(of_run(0, 21)); }), std::nullopt);
+  watch(80, [] {});
+  EXPECT_EQ(watch(500, [&] { ask(empty(1)); }), std::nullopt);
+  EXPECT_THAT(log_, HasSubstr("no quorum: waits for a worker that has a state of run"));
+  const auto quorum = watch(60, [&] {
+    ask(empty(1));
+    ask(of_run(0, 21));
+  });
+  ASSERT_NE(quorum, std::nullopt);
+  EXPECT_EQ(quorum->member(1).donor, 0);
+}
+
+// All are there, and nobody has a state of the run: it is lost, and there is nothing to wait for.
+TEST_F(RunTest, OnceAllHaveLostItsStateAnotherRunBegins) {
+  ask(of_run(0, 21));
+  watch(80, [] {});
+  const auto quorum = watch(80, [&] {
+    for (const int worker : {0, 1}) ask(asking(worker, ++request_, 0, /*process=*/worker + 5));
+  });
+  ASSERT_NE(quorum, std::nullopt);
+  EXPECT_NE(quorum->run, 21U);
+  EXPECT_NE(quorum->run, 0U);
+  EXPECT_NE(report(of_run(0, 21)).refusal + report(of_run(0, 21)).wait, "");
+}
+
+// An empty folder was first, by far. The others' state is not undone: they are told.
+TEST_F(RunTest, TwoHistoriesNeverMix) {
+  const auto founded = watch(80, [&] { ask(empty(0)); });
+  ASSERT_NE(founded, std::nullopt);
+  ASSERT_NE(founded->run, 0U);
+  Heartbeat adopted = empty(0);
+  adopted.run = founded->run;
+  adopted.last_quorum = founded->number();
+  report(adopted);
+  EXPECT_THAT(report(of_run(1, 21, 1000)).refusal,
+              AllOf(HasSubstr("belongs to run " + id_text(21)),
+                    HasSubstr("train run " + id_text(founded->run)), HasSubstr("empty --out")));
+  Heartbeat former = asking(1, ++request_, 1000, 1, {900, 7});  // a checkpoint that names no run
+  former.state_hash = "another";
+  ask(former);
+  ask(adopted);
+  const auto quorum = watch(80, [&] {
+    ++adopted.request, ++former.request;
+    ask(adopted);
+    ask(former);
+  });
+  ASSERT_NE(quorum, std::nullopt);
+  EXPECT_EQ(quorum->member(1).donor, 0);
+}
+
+// ---- Numbers of strangers -----------------------------------------------------------------------
+
+// Reports whose numbers are at the edges. Whatever is believed, all that follows from it can be read
+// by the others, and is within the bounds of a checkpoint.
+TEST(Numbers, WhatIsBelievedCanBeReadBack) {
+  const std::vector<std::uint64_t> edges = {0,
+                                            1,
+                                            999,
+                                            (1ULL << 31) - 1,
+                                            1ULL << 31,
+                                            (1ULL << 40) - 1,
+                                            1ULL << 40,
+                                            (1ULL << 40) + 1,
+                                            (1ULL << 50) + 3,
+                                            (1ULL << 53) - 1,
+                                            1ULL << 53,
+                                            (1ULL << 53) + 1,
+                                            1ULL << 60,
+                                            (1ULL << 63) - 1,
+                                            1ULL << 63,
+                                            ~0ULL};
+  Random random(11);
+  std::int64_t num_heard = 0, num_quorums = 0;
+  for (int i = 0; i < 1000; ++i) {
+    double now_s = 0;
+    Lighthouse lighthouse((1ULL << 50) + 3, false, {.stale_s = 1, .join_timeout_s = 1}, say_nothing,
+                          [&] { return now_s; });
+    const auto any = [&](std::uint64_t usual) {
+      if (random.uniform() < 0.8) return usual;
+      return edges[static_cast<std::size_t>(random.below(std::ssize(edges)))];
+    };
+    const auto count = [&](std::uint64_t usual) { return static_cast<std::int64_t>(any(usual)); };
+    std::vector<Report> forged;
+    for (int worker = 0; worker < 3; ++worker)
+      forged.push_back({.beat = {.worker = static_cast<int>(any(worker)),
+                                 .process = any(worker + 1),
+                                 .phase = Phase::kAsking,
+                                 .request = count(1),
+                                 .last_ended = count(0),
+                                 .progress = count(1),
+                                 .run = any(0),
+                                 .last_quorum = {any(5), count(0)},
+                                 .outer_steps = count(0),
+                                 .address = "tcp://127.0.0.1:1"},
+                        .number = count(1),
+                        .num_workers = static_cast<int>(any(3)),
+                        .settings = {{"a", "b"}},
+                        .round = {any(0), count(0)}});
+    std::optional<Quorum> quorum;
+    for (; now_s < 2 && !quorum; now_s += 0.4) {
+      for (Report& report : forged) {
+        report.number =
+            report.number == std::numeric_limits<std::int64_t>::max() ? 0 : report.number + 1;
+        try {
+          num_heard += parse_answer(lighthouse.answer_text(to_text(report))).refusal.empty();
+        } catch (const CheckError&) {  // it is no report
+        }
+      }
+      quorum = lighthouse.form_quorum();
+    }
+    if (!quorum) continue;
+    ++num_quorums;
+    const Answer answer = {.quorum = quorum};
+    EXPECT_EQ(parse_answer(to_text(answer)), answer);
+    EXPECT_LE(quorum->run, kMostId);
+    EXPECT_LE(quorum->lighthouse_epoch, kMostId);
+    EXPECT_LE(quorum->outer_steps, kMostCount);
+  }
+  EXPECT_GT(num_heard, 1000);
+  EXPECT_GT(num_quorums, 300);
+}
+
+// A lighthouse after the other, each with a forged report at the edge of what it believes, gets no
+// further than a year each: it never runs out of numbers.
+TEST_F(LighthouseTest, AMadeUpEpochIsNotCountedOnFrom) {
+  const auto with_epoch = [&](std::uint64_t epoch) {
+    return asking(0, ++request_, 0, 1, {epoch, 0});
+  };
+  const std::uint64_t year = 365ULL * 24 * 3600 * 1'000'000;
+  for (const std::uint64_t epoch :
+       std::vector<std::uint64_t>{1ULL << 53, 1ULL << 52, 1000 + year + 1})
+    EXPECT_THAT(report(with_epoch(epoch)).refusal, HasSubstr("set the clock"));
+  EXPECT_EQ(report(with_epoch(1000 + year)).refusal, "");
+  const Quorum quorum = watch(80, [&] { ask(with_epoch(1000 + year)); }).value();
+  EXPECT_GT(quorum.lighthouse_epoch, 1000 + year);
+  EXPECT_LT(quorum.lighthouse_epoch, 1000 + year + 5000);
+  EXPECT_EQ(report(asking(0, ++request_, 0, 1, quorum.number())).refusal, "");  // its own
 }
 
 // A lighthouse for several machines has no use for a worker that only its own machine reaches, and
 // the other way around.
 TEST(Lighthouse, WhoCannotBeReachedIsRefused) {
   const auto refusal = [](bool is_public, const char* address) {
-    return Lighthouse(/*epoch=*/1, is_public, say_nothing, [] { return 0.0; })
+    return Lighthouse(/*epoch=*/1, is_public, {}, say_nothing, [] { return 0.0; })
         .answer({.beat = {.address = address}})
         .refusal;
   };
   EXPECT_EQ(refusal(true, "tcp://10.0.0.1:5"), "");
   EXPECT_THAT(refusal(true, "tcp://127.0.1.1:5"), HasSubstr("--elastic HOST:PORT"));
+  EXPECT_EQ(refusal(true, "tcp://127.evil.com:5"), "");
   EXPECT_EQ(refusal(false, "tcp://127.0.0.1:5"), "");
   EXPECT_THAT(refusal(false, "tcp://10.0.0.1:5"), HasSubstr("start it with --public"));
 }
@@ -183,8 +419,8 @@ TEST_F(LighthouseTest, AfterAllWereLostItWaitsForAll) {
   report(training(0, 0, 7, 0));
   report(training(1, 0, 7, 0));
   watch(80, [] {});
-  EXPECT_EQ(watch(3, [&] { ask(asking(0, 1, 5, /*epoch=*/2)); }), std::nullopt);
-  const auto quorum = watch(1, [&] { ask(asking(1, 1, 6, /*epoch=*/2)); });
+  EXPECT_EQ(watch(3, [&] { ask(asking(0, 1, 5, /*process=*/2)); }), std::nullopt);
+  const auto quorum = watch(1, [&] { ask(asking(1, 1, 6, /*process=*/2)); });
   ASSERT_NE(quorum, std::nullopt);
   EXPECT_EQ(quorum->member(0).donor, 1);
 }
@@ -196,7 +432,7 @@ TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
   for (const Member& member : first.members) vote(first, member.worker, Vote::kFor);
   std::int64_t progress = 0;
   const auto others_ask = [&] {
-    for (const int worker : {1, 2}) ask(asking(worker, 1, 5, /*epoch=*/2));
+    for (const int worker : {1, 2}) ask(asking(worker, 1, 5, /*process=*/2));
   };
   EXPECT_EQ(watch(50,
                   [&] {
@@ -205,7 +441,7 @@ TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
                   }),
             std::nullopt);
   const auto second = watch(50, [&] {
-    report(asking(0, 2, 6, /*epoch=*/1, first.number()));
+    report(asking(0, 2, 6, /*process=*/1, first.number()));
     others_ask();
   });
   ASSERT_NE(second, std::nullopt);
@@ -240,7 +476,7 @@ TEST_F(LighthouseTest, QuorumsAreNumberedInTheirOrderEvenIfTheClockGoesBack) {
   const QuorumNumber first = quorum_of(2).number();
   EXPECT_EQ(first.lighthouse_epoch, lighthouse_.epoch());
   ask(asking(0, 2, 5, 1, first));
-  ask(asking(1, 1, 90, /*epoch=*/2, other));
+  ask(asking(1, 2, 90, /*process=*/1, other));
   const Quorum second = lighthouse_.form_quorum().value();
   EXPECT_GT(second.number(), other);
   EXPECT_EQ(second.outer_steps, 5);
@@ -249,7 +485,7 @@ TEST_F(LighthouseTest, QuorumsAreNumberedInTheirOrderEvenIfTheClockGoesBack) {
 
 // Whoever reaches the network of this machine does not reach it.
 TEST(LighthouseServer, ListensOnTheLoopbackOnly) {
-  const LighthouseServer server(0, /*is_public=*/false, say_nothing);
+  const LighthouseServer server(0, /*is_public=*/false, {}, say_nothing);
   std::ifstream table("/proc/net/tcp");
   int num_found = 0;
   char wanted[16];
@@ -263,41 +499,99 @@ TEST(LighthouseServer, ListensOnTheLoopbackOnly) {
     EXPECT_EQ(local_address.substr(0, 8), "0100007F");
   }
   EXPECT_EQ(num_found, 1);
-  EXPECT_THROW(LighthouseServer(server.port(), false, say_nothing), CheckError);  // it is taken
+  EXPECT_THROW(LighthouseServer(server.port(), false, {}, say_nothing), CheckError);  // it is taken
 }
 
 TEST(Report, IsReadAsItWasWritten) {
-  const Report report = {
-      .beat = {.worker = 3,
-               .epoch = 0xfedcba9876543210,
-               .phase = Phase::kHealing,
-               .request = 4,
-               .last_ended = 3,
-               .has_finished = true,
-               .progress = 5,
-               .last_quorum = {~0ULL, 8},
-               .outer_steps = 6,
-               .state_hash = "ab",
-               .weight = 0.1,
-               .address = "tcp://127.0.0.1:1",
-               .missed = {1, 0xfedcba9876543210}},
-      .number = 9,
-      .rules = {.num_workers = 4, .min_workers = 2, .stale_s = 0.3, .join_timeout_s = 0.7},
-      .fingerprint = "f",
-      .round = {0xfedcba9876543211, 2},
-      .vote = Vote::kAgainst,
-      .is_leaving = true};
+  const Report report = {.beat = {.worker = 3,
+                                  .process = kMostId,
+                                  .phase = Phase::kHealing,
+                                  .request = 4,
+                                  .last_ended = 3,
+                                  .has_finished = true,
+                                  .progress = 5,
+                                  .run = kMostId,
+                                  .last_quorum = {kMostId, 8},
+                                  .outer_steps = 6,
+                                  .state_hash = "ab",
+                                  .address = "tcp://127.0.0.1:1"},
+                         .number = 9,
+                         .num_workers = 4,
+                         .settings = {{"--lr", "0.001"}, {"--data", "a"}},
+                         .round = {kMostId, kMostCount},
+                         .vote = Vote::kAgainst,
+                         .is_leaving = true};
   EXPECT_EQ(parse_report(to_text(report)), report);
-  Answer answer = {.number = 9, .lighthouse_epoch = ~0ULL, .refusal = "no"};
+  Answer answer = {.number = 9,
+                   .lighthouse_epoch = kMostId,
+                   .join_timeout_s = 0.1,
+                   .refusal = "no",
+                   .wait = "not yet",
+                   .wants_settings = true};
   EXPECT_EQ(parse_answer(to_text(answer)), answer);
   answer.decision = Decision::kCommit;
   answer.quorum = {
-      .lighthouse_epoch = 0xfedcba9876543210,
+      .lighthouse_epoch = kMostId,
       .id = 7,
+      .run = 4,
       .outer_steps = 6,
-      .members = {{.worker = 0, .epoch = 1, .state_hash = "x"},
-                  {.worker = 2, .epoch = ~0ULL, .weight = 3, .has_finished = true, .donor = 0}}};
+      .is_enough = false,
+      .members = {{.worker = 0, .process = 1, .state_hash = "x"},
+                  {.worker = 2, .process = kMostId, .has_finished = true, .donor = 0}}};
   EXPECT_EQ(parse_answer(to_text(answer)), answer);
+}
+
+// What a worker of the version before this one sends, and what it reads: these five members.
+TEST_F(LighthouseTest, AReportOfAnotherVersionGetsAnAnswer) {
+  const std::string former = R"({"beat":{"epoch":5,"worker":0},"number":12,"rules":{}})",
+                    later = R"({"beat":{},"number":12,"version":4})";
+  for (const auto& [text, version] : {std::pair(former, "2"), std::pair(later, "4")}) {
+    const std::string answer = lighthouse_.answer_text(text);
+    const Json json = parse_json(answer, "answer");
+    EXPECT_EQ(json.size(), 5U) << answer;
+    for (const char* name : {"decision", "lighthouse_epoch", "number", "quorum", "refusal"})
+      EXPECT_TRUE(json.contains(name)) << name;
+    const Answer read = parse_answer(answer);
+    EXPECT_EQ(read.number, 12);
+    EXPECT_THAT(read.refusal, HasSubstr(concat("speaks version ", version, " of the protocol")));
+  }
+  for (const char* const text : {"{}", R"({"version":4})", R"({"version":3,"beat":{},"number":1})"})
+    EXPECT_THROW(lighthouse_.answer_text(text), CheckError);
+}
+
+// ---- What people read ---------------------------------------------------------------------------
+
+TEST_F(LighthouseTest, SaysOnceWhyThereIsNoQuorum) {
+  const auto count = [&](const std::string& text) {
+    int num = 0;
+    for (std::size_t at = log_.find(text); at != std::string::npos; at = log_.find(text, at + 1))
+      ++num;
+    return num;
+  };
+  watch(300, [&] {
+    report(training(1, 0, 7, ++progress_));
+    ask(asking(0, 1, 5));
+  });
+  EXPECT_EQ(count("no quorum:"), 1) << log_;
+  EXPECT_EQ(count("no quorum: waits for worker 1, whose state is newer (asking: 0; training: 1)"),
+            1)
+      << log_;
+  watch(300, [&] { report(training(1, 0, 7, ++progress_)); });  // worker 0 is lost
+  EXPECT_EQ(count("no quorum:"), 1) << log_;                    // nobody asks: nothing is amiss
+  EXPECT_NE(watch(80, [&] { ask(asking(1, 1, 7)); }), std::nullopt);
+  watch(300, [] {});
+  EXPECT_EQ(count("no quorum: nobody is there (not heard: 0 1)"), 1) << log_;
+}
+
+TEST_F(LighthouseTest, AnswersWhoeverAsksWhatItKnows) {
+  EXPECT_THAT(lighthouse_.answer_text(kStatusQuestion), HasSubstr("nobody is there"));
+  report(training(1, 0, 7, 1));
+  ask(asking(0, 1, 5));
+  watch(10, [&] { ask(asking(0, 1, 5)); });
+  const std::string status = lighthouse_.answer_text(kStatusQuestion);
+  EXPECT_THAT(status, AllOf(HasSubstr("run none yet"), HasSubstr("     0  asks                 5"),
+                            HasSubstr("     1  trains               7"),
+                            HasSubstr("no quorum now: waits for worker 1, whose state is newer")));
 }
 
 TEST(Report, WhatIsNoneIsRefused) {
@@ -310,7 +604,7 @@ TEST(Report, WhatIsNoneIsRefused) {
     EXPECT_THROW(parse_answer(text), CheckError) << text;
   }
   EXPECT_THROW(parse_report(std::string(2 << 20, ' ')), CheckError);
-  for (const auto& [old, other] : std::vector<std::pair<const char*, const char*>>{
+  for (const auto& [old, other] : std::vector<std::pair<std::string, std::string>>{
            {"none", "maybe"},
            {"\"worker\":0", "\"worker\":-1"},
            {"\"worker\":0", "\"worker\":4294967296"},
@@ -319,10 +613,18 @@ TEST(Report, WhatIsNoneIsRefused) {
            {"\"request\":0", "\"request\":0,\"more\":0"},
            {"\"outer_steps\":0", "\"outer_steps\":9223372036854775807"},
            {"\"outer_steps\":0", "\"outer_steps\":18446744073709551615"},
-           {"\"weight\":1.0", "\"weight\":0.0"}}) {
+           {"\"outer_steps\":0", "\"outer_steps\":1099511627776"},
+           {"\"process\":0", "\"process\":9007199254740993"},
+           {"\"run\":0", "\"run\":1152921504606846976"},
+           {"\"lighthouse_epoch\":0", "\"lighthouse_epoch\":1152921504606846976"},
+           {"\"num_workers\":1", "\"num_workers\":0"},
+           {"\"num_workers\":1", "\"num_workers\":1025"},
+           {"\"worker\":0", "\"worker\":1"},
+           {"\"address\":\"\"", concat("\"address\":\"", std::string(65, 'a'), "\"")},
+           {"\"state_hash\":\"\"", concat("\"state_hash\":\"", std::string(65, 'a'), "\"")}}) {
     std::string text = good;
     ASSERT_NE(text.find(old), std::string::npos) << old;
-    text.replace(text.find(old), std::string(old).size(), other);
+    text.replace(text.find(old), old.size(), other);
     EXPECT_THROW(parse_report(text), CheckError) << text;
   }
 }

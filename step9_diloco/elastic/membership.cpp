@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <utility>
-#include <zmq.hpp>
 
 #include "common/core/check.hpp"
-#include "step9_diloco/elastic/listener.hpp"
+#include "step9_diloco/elastic/lighthouse_client.hpp"
 
 namespace ladder {
 namespace {
@@ -17,74 +15,19 @@ constexpr double kRoundPause = 0.02;  // of one whose round is in progress
 constexpr double kLastAttempt = 1;    // seconds: see await_decision()
 constexpr std::chrono::milliseconds kWaitPause(5);  // between two looks at what others want
 
-// The time, and some random bits for two that start at once.
-std::uint64_t new_epoch() {
-  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
-  const auto time_us = std::chrono::duration_cast<std::chrono::microseconds>(since_1970).count();
-  return static_cast<std::uint64_t>(time_us) << 12 | std::random_device()() % 4096;
-}
-
-// Sends a report at a time, and waits for its answer. One that gets none is forgotten, with its
-// connection.
-class LighthouseClient {
- public:
-  LighthouseClient(const HostPort& lighthouse, const std::optional<CurveKeys>& keys)
-      : address_(concat("tcp://", lighthouse.host, ":", lighthouse.port)), keys_(keys) {}
-
-  // Throws CheckError if there is no answer after `seconds`.
-  Answer ask(const Report& report, double seconds) {
-    if (!socket_) connect();
-    socket_.send(zmq::buffer(to_text(report)), zmq::send_flags::dontwait);
-    const Timer timer;
-    while (timer.seconds() < seconds) {
-      zmq::message_t text;
-      if (zmq_msg_recv(text.handle(), socket_.handle(), 0) < 0) continue;
-      const Answer answer = parse_answer(text.to_string());
-      if (answer.number == report.number) return answer;
-    }
-    socket_.close();
-    throw CheckError(concat("nobody answers at ", address_,
-                            ". Is it running, and does it have this worker's --elastic-key?"));
-  }
-
- private:
-  void connect() {
-    socket_ = zmq::socket_t(context_, zmq::socket_type::dealer);
-    socket_.set(zmq::sockopt::linger, 0);
-    socket_.set(zmq::sockopt::rcvtimeo, 20);
-    socket_.set(zmq::sockopt::reconnect_ivl, 10);
-    socket_.set(zmq::sockopt::maxmsgsize, kMaxReportBytes);
-    if (keys_) use_keys(socket_, *keys_);
-    socket_.connect(address_);
-  }
-
-  std::string address_;
-  std::optional<CurveKeys> keys_;
-  zmq::context_t context_{1};
-  zmq::socket_t socket_;
-};
-
 }  // namespace
 
 Membership::Membership(const ElasticOptions& options, const std::optional<CurveKeys>& keys,
-                       const Newness& newness, const std::string& address,
-                       const std::string& fingerprint, Log log)
-    : options_(options),
-      keys_(keys),
-      beat_s_(
-          std::clamp(std::min(options.join_timeout_s, options.round_timeout_s) / 20, 0.01, 1.0)),
-      log_(std::move(log)) {
-  // Ten heartbeats may be late or lost before a worker counts as lost.
+                       const Start& start, Log log)
+    : options_(options), keys_(keys), settings_(start.settings), log_(std::move(log)) {
   report_ = {.beat = {.worker = options.worker,
-                      .epoch = new_epoch(),
-                      .last_quorum = newness.last_quorum,
-                      .outer_steps = newness.outer_steps,
-                      .address = address},
-             .rules = {.num_workers = options.num_workers,
-                       .min_workers = options.min_workers,
-                       .stale_s = 10 * beat_s_,
-                       .join_timeout_s = options.join_timeout_s},
-             .fingerprint = fingerprint};
+                      .process = random_id(),
+                      .run = start.history.run,
+                      .last_quorum = start.history.last_quorum,
+                      .outer_steps = start.outer_steps,
+                      .address = start.address},
+             .num_workers = options.num_workers,
+             .settings = settings_};
   thread_ = std::thread([this] { run(); });
 }
 
@@ -130,19 +73,17 @@ std::optional<Quorum> Membership::form_quorum(const State& state, double seconds
   Heartbeat& beat = report_.beat;
   ++beat.request;
   beat.phase = Phase::kAsking;
-  beat.last_quorum = state.newness.last_quorum;
-  beat.outer_steps = state.newness.outer_steps;
+  beat.run = state.history.run;
+  beat.last_quorum = state.history.last_quorum;
+  beat.outer_steps = state.outer_steps;
   beat.state_hash = state.hash;
-  beat.weight = state.weight;
-  beat.missed = state.missed;
   beat.has_finished = state.has_finished;
   quorum_.reset();
   say_at_once();
   const Timer timer;
-  while (!quorum_ && timer.seconds() < seconds && !should_stop()) {
+  while (!quorum_ && refusal_.empty() && timer.seconds() < seconds && !should_stop()) {
     changed_.wait_for(lock, kWaitPause, [&] { return quorum_ || !refusal_.empty(); });
     note_progress();
-    check(refusal_.empty(), "worker ", options_.worker, " is refused: ", refusal_);
   }
   if (!quorum_) beat.phase = Phase::kTraining;
   say_at_once();
@@ -181,10 +122,18 @@ bool Membership::is_aborted() {
   return decision_ == Decision::kAbort || decision_ == Decision::kUnknown;
 }
 
+std::string Membership::refusal() {
+  const std::lock_guard lock(mutex_);
+  return refusal_;
+}
+
+double Membership::join_timeout_s() {
+  const std::lock_guard lock(mutex_);
+  return join_timeout_s_;
+}
+
 void Membership::run() {
   LighthouseClient lighthouse(host_port(options_.lighthouse), keys_);
-  // An answer takes a moment. One that takes longer is lost, and the next report says it again.
-  const double patience_s = std::clamp(2 * beat_s_, 0.25, 2.0);
   std::unique_lock lock(mutex_);
   while (!has_ended_) {
     is_due_ = false;
@@ -192,11 +141,13 @@ void Membership::run() {
     report_.beat.progress = progress_;
     const Report report = report_;
     const double made_s = timer_.seconds();
+    // An answer takes a moment. One that takes longer is lost, and the next report says it again.
+    const double patience_s = std::clamp(2 * beat_seconds(join_timeout_s_), 0.25, 2.0);
     Answer answer;
     std::string fault;
     lock.unlock();
     try {
-      answer = lighthouse.ask(report, patience_s);
+      answer = lighthouse.report(report, patience_s);
     } catch (const std::exception& error) {
       fault = error.what();
     }
@@ -219,7 +170,17 @@ void Membership::run() {
 
 void Membership::note_answer(const Report& report, const Answer& answer) {
   refusal_ = answer.refusal;
-  if (refusal_.empty() && answer.lighthouse_epoch != lighthouse_epoch_) {
+  join_timeout_s_ = answer.join_timeout_s;
+  if (refusal_.empty() && options_.patience_s <= join_timeout_s_)
+    refusal_ = concat("--patience is ", options_.patience_s, " s, it must be above the ",
+                      join_timeout_s_, " s of the lighthouse's --join-timeout: a worker waits ",
+                      "that long for one that still trains");
+  report_.settings = answer.wants_settings ? settings_ : GroupSettings();
+  if (answer.wants_settings) is_due_ = true;
+  if (!answer.wait.empty() && wait_.empty()) log_("waits: " + answer.wait);
+  wait_ = answer.wait;
+  const bool is_heard = refusal_.empty() && wait_.empty() && !answer.wants_settings;
+  if (is_heard && answer.lighthouse_epoch != lighthouse_epoch_) {
     log_(
         concat(lighthouse_epoch_ == 0 ? "joins" : "joins again, after a restart of the lighthouse:",
                " epoch ", answer.lighthouse_epoch));
@@ -231,6 +192,7 @@ void Membership::note_answer(const Report& report, const Answer& answer) {
   if (answer.quorum && beat.phase == Phase::kAsking && report.beat.request == beat.request) {
     quorum_ = answer.quorum;
     beat.phase = quorum_->member(options_.worker).donor ? Phase::kHealing : Phase::kTraining;
+    beat.run = quorum_->run;
     beat.last_quorum = report_.round = quorum_->number();
     beat.outer_steps = quorum_->outer_steps;
     report_.vote = Vote::kNone;
@@ -243,8 +205,9 @@ void Membership::note_answer(const Report& report, const Answer& answer) {
 std::chrono::duration<double> Membership::pause() const {
   const bool is_waiting = report_.beat.phase == Phase::kAsking || report_.vote != Vote::kNone;
   const bool is_in_round = report_.round != QuorumNumber{};
-  const double pause_s = is_waiting ? kAskPause : is_in_round ? kRoundPause : beat_s_;
-  return std::chrono::duration<double>(std::min(pause_s, beat_s_));
+  const double beat_s = beat_seconds(join_timeout_s_);
+  const double pause_s = is_waiting ? kAskPause : is_in_round ? kRoundPause : beat_s;
+  return std::chrono::duration<double>(std::min(pause_s, beat_s));
 }
 
 }  // namespace ladder

@@ -15,7 +15,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "common/core/timer.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
@@ -28,11 +27,17 @@ namespace ladder {
 
 class Membership {
  public:
-  // Starts to report: how new the state is that this worker comes with, from its checkpoint, where
-  // it receives data, and a fingerprint of model and options, which all workers have in common.
+  // What this worker comes with: how new its state is, from its checkpoint, where it receives data,
+  // and what all workers must have in common.
+  struct Start {
+    History history = {};
+    std::int64_t outer_steps = 0;
+    std::string address;
+    GroupSettings settings;
+  };
+  // Starts to report.
   Membership(const ElasticOptions& options, const std::optional<CurveKeys>& keys,
-             const Newness& newness, const std::string& address, const std::string& fingerprint,
-             Log log);
+             const Start& start, Log log);
   ~Membership();  // as if the process had been killed: see leave()
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -41,16 +46,13 @@ class Membership {
   void note_progress() { ++progress_; }
 
   // Asks for a quorum, and waits for one that this worker is a member of; nothing after `seconds`,
-  // or once should_stop(). If it has to heal, the others do not wait for it from then on, until
-  // train(); and count it as one that has that state already. Throws CheckError when the group
-  // refuses this worker: its fingerprint is another one, another process has taken its place, or
-  // the others cannot reach its address.
+  // once should_stop(), or when the group refuses this worker. If it has to heal, the others do not
+  // wait for it from then on, until train(); and count it as one that has that state already.
   struct State {
-    Newness newness = {};
+    History history = {};
+    std::int64_t outer_steps = 0;
     std::string hash = {};
-    double weight = 1;
     bool has_finished = false;
-    std::vector<std::uint64_t> missed = {};  // epochs of workers that it does not hear
   };
   std::optional<Quorum> form_quorum(const State& state, double seconds,
                                     const std::function<bool()>& should_stop);
@@ -71,6 +73,11 @@ class Membership {
 
   void train();  // it heals no longer, or does not ask any more
 
+  // Why the group refuses this worker, which reports no more: its settings or its run are others,
+  // another process has its number, or the others cannot reach its address. Empty: it does not.
+  std::string refusal();
+  double join_timeout_s();  // the lighthouse's; 0 before it has answered. Any thread.
+
   // Tells the others not to wait for this worker any more. It reports nothing afterwards.
   void leave();
 
@@ -82,13 +89,15 @@ class Membership {
 
   const ElasticOptions options_;
   const std::optional<CurveKeys> keys_;
-  const double beat_s_;  // between reports, at most
+  const GroupSettings settings_;
   Log log_;
   std::atomic<std::int64_t> progress_ = 0;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   Report report_;                        // the next one
+  double join_timeout_s_ = 0;            // the lighthouse's
   std::string refusal_;                  // why the group refuses this worker; empty: it does not
+  std::string wait_;                     // why it is not in the group yet
   std::optional<Quorum> quorum_;         // the last answer to a request
   Decision decision_ = Decision::kOpen;  // of report_.round
   std::uint64_t lighthouse_epoch_ = 0;   // 0: it has not answered yet

@@ -24,15 +24,17 @@ bool never() {
 class MembershipTest : public ::testing::Test {
  protected:
   void join(int num_workers) {
+    lighthouse_.emplace(/*min_workers=*/num_workers, /*join_timeout_s=*/2);
     for (int worker = 0; worker < num_workers; ++worker)
       workers_.push_back(std::make_unique<Membership>(
           ElasticOptions{.lighthouse = lighthouse_->address(),
                          .worker = worker,
                          .num_workers = num_workers,
-                         .min_workers = num_workers,
-                         .join_timeout_s = 2,
                          .round_timeout_s = 2},
-          std::nullopt, Newness(), concat("tcp://127.0.0.1:", worker + 1), "toy", say_nothing));
+          std::nullopt,
+          Membership::Start{.address = concat("tcp://127.0.0.1:", worker + 1),
+                            .settings = {{"--lr", "1"}}},
+          say_nothing));
   }
   // Of all workers, each in a thread of its own.
   template <class Work>
@@ -46,14 +48,17 @@ class MembershipTest : public ::testing::Test {
     return results;
   }
   void form_quorum() {
-    const auto quorums = at_once([](int /*worker*/, Membership& membership) {
-      return membership.form_quorum({}, 30, never).value_or(Quorum{}).members.size();
+    const std::vector<Quorum> quorums = at_once([this](int /*worker*/, Membership& membership) {
+      return membership.form_quorum({.history = history_}, 30, never).value_or(Quorum{});
     });
-    EXPECT_THAT(quorums, Each(workers_.size()));
+    EXPECT_THAT(quorums, Each(quorums[0]));
+    ASSERT_EQ(quorums[0].members.size(), workers_.size());
+    history_ = {quorums[0].run, quorums[0].number()};
   }
 
-  std::optional<TestLighthouse> lighthouse_{std::in_place};
+  std::optional<TestLighthouse> lighthouse_;
   std::vector<std::unique_ptr<Membership>> workers_;
+  History history_;
 };
 
 // Many rounds of voters and one that waits no longer, at the same time: whatever comes out, all see

@@ -17,6 +17,10 @@ constexpr std::size_t kChecksumBytes = 8;  // XXH3-64 of all bytes after it
 constexpr std::size_t kMessageHeaderBytes = kChecksumBytes + offsetof(Message, payload);
 static_assert(kMessageHeaderBytes == 72);
 
+// A slice and a sum of each worker that there can be, and as many again: each takes memory, however
+// short it is.
+constexpr std::int64_t kMaxStreams = 4096;
+
 std::uint64_t checksum_of(std::string_view bytes) {
   const std::string_view rest = bytes.substr(kChecksumBytes);
   return XXH3_64bits(rest.data(), rest.size());
@@ -33,7 +37,7 @@ Message piece_of(const Quorum& quorum, int worker, MessageKind kind, std::int64_
           .quorum = quorum.id,
           .round = quorum.outer_steps,
           .sender = worker,
-          .epoch = quorum.member(worker).epoch,
+          .process = quorum.member(worker).process,
           .offset = offset,
           .total = static_cast<std::int64_t>(stream.size()),
           .payload = stream.substr(static_cast<std::size_t>(offset), kPieceBytes)};
@@ -73,9 +77,9 @@ void Mailbox::begin(const Quorum& quorum) {
   quorum_ = quorum;
   is_waiting_ = true;
   std::erase_if(streams_, [&](const auto& entry) {
-    const auto& [number, kind, sender, epoch] = entry.first;
+    const auto& [number, kind, sender, process] = entry.first;
     return number.lighthouse_epoch != quorum.lighthouse_epoch || number < quorum.number() ||
-           (number == quorum.number() && !is_member({.sender = sender, .epoch = epoch}));
+           (number == quorum.number() && !is_member({.sender = sender, .process = process}));
   });
 }
 
@@ -89,10 +93,11 @@ bool Mailbox::deliver(const Message& message) {
   if (is_known && number < quorum_.number()) return false;
   const bool is_current = number == quorum_.number();
   if (is_current && (!is_member(message) || message.round != quorum_.outer_steps)) return false;
-  const Key key = {number, message.kind, message.sender, message.epoch};
+  const Key key = {number, message.kind, message.sender, message.process};
   const auto found = streams_.find(key);
   if (found == streams_.end()) {
     const std::int64_t most_early_bytes = is_state ? most_bytes : 2 * most_bytes;
+    if (!is_current && std::ssize(streams_) >= kMaxStreams) return false;
     if (!is_current && early_bytes(is_state) + message.total > most_early_bytes) return false;
     Stream& fresh = streams_[key];
     fresh.bytes.resize(static_cast<std::size_t>(message.total));
@@ -146,19 +151,19 @@ std::int64_t Mailbox::await_pieces(MessageKind kind, int sender, std::int64_t kn
 }
 
 Mailbox::Key Mailbox::current_key(MessageKind kind, int sender) const {
-  return {quorum_.number(), kind, sender, quorum_.member(sender).epoch};
+  return {quorum_.number(), kind, sender, quorum_.member(sender).process};
 }
 
 bool Mailbox::is_member(const Message& message) const {
   return std::ranges::any_of(quorum_.members, [&](const Member& member) {
-    return member.worker == message.sender && member.epoch == message.epoch;
+    return member.worker == message.sender && member.process == message.process;
   });
 }
 
 std::int64_t Mailbox::early_bytes(bool is_state) const {
   std::int64_t sum = 0;
   for (const auto& [key, stream] : streams_) {
-    const auto& [number, kind, sender, epoch] = key;
+    const auto& [number, kind, sender, process] = key;
     const bool is_early = number != quorum_.number();
     if (is_early && (kind == MessageKind::kState) == is_state) sum += std::ssize(stream.bytes);
   }

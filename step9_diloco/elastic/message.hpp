@@ -31,13 +31,13 @@ inline constexpr int kNumMessageKinds = 3;
 
 // On the wire as in memory: little-endian, as are all machines that libtorch runs on.
 struct Message {
-  char magic[4] = {'L', 'e', '0', '1'};
+  char magic[4] = {'L', 'e', '0', '2'};
   MessageKind kind = MessageKind::kSlice;
   std::uint64_t lighthouse_epoch = 0;
   std::int64_t quorum = 0;
   std::int64_t round = 0;         // the quorum's outer steps
   std::int64_t sender = 0;        // worker
-  std::uint64_t epoch = 0;        // of the sender's process
+  std::uint64_t process = 0;      // of the sender's
   std::int64_t offset = 0;        // of the piece in its stream, in bytes: a multiple of kPieceBytes
   std::int64_t total = 0;         // length of the stream, in bytes
   std::string_view payload = {};  // comes right after
@@ -89,7 +89,7 @@ class Mailbox {
   std::int64_t await_pieces(MessageKind kind, int sender, std::int64_t known, double seconds);
 
  private:
-  // Quorum, kind, sender, sender's epoch.
+  // Quorum, kind, sender, sender's process.
   using Key = std::tuple<QuorumNumber, MessageKind, std::int64_t, std::uint64_t>;
   struct Stream {
     std::string bytes;

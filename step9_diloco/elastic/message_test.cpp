@@ -13,7 +13,7 @@ Message example(std::string_view payload) {
           .quorum = 7,
           .round = 3,
           .sender = 2,
-          .epoch = 99,
+          .process = 99,
           .offset = kPieceBytes,
           .total = kPieceBytes + static_cast<std::int64_t>(payload.size()),
           .payload = payload};
@@ -43,7 +43,7 @@ TEST(Message, WhatDoesNotFitIsRefused) {
     return decode(encode(message)).has_value();
   };
   EXPECT_TRUE(is_read([](Message&) {}));
-  EXPECT_FALSE(is_read([](Message& m) { m.magic[3] = '2'; }));
+  EXPECT_FALSE(is_read([](Message& m) { m.magic[3] = '1'; }));
   EXPECT_FALSE(is_read([](Message& m) { m.offset = 1; }));
   EXPECT_FALSE(is_read([](Message& m) { m.offset = -kPieceBytes; }));
   EXPECT_FALSE(is_read([](Message& m) { m.total = 1LL << 60; }));
@@ -58,7 +58,7 @@ Quorum quorum_7() {
   return {.lighthouse_epoch = 5,
           .id = 7,
           .outer_steps = 3,
-          .members = {{.worker = 0, .epoch = 10}, {.worker = 1, .epoch = 11}}};
+          .members = {{.worker = 0, .process = 10}, {.worker = 1, .process = 11}}};
 }
 
 // Piece i of a stream of worker 1, filled with 'a' + i.
@@ -73,7 +73,7 @@ struct Piece {
                 .quorum = 7,
                 .round = 3,
                 .sender = 1,
-                .epoch = 11,
+                .process = 11,
                 .offset = i * kPieceBytes,
                 .total = total,
                 .payload = bytes} {}
@@ -108,7 +108,7 @@ TEST(Mailbox, OnlyWhatBelongsToTheRoundIsHeard) {
   EXPECT_FALSE(is_heard([](Message& m) { m.quorum = 6; }));
   EXPECT_FALSE(is_heard([](Message& m) { m.round = 4; }));
   EXPECT_FALSE(is_heard([](Message& m) { m.sender = 2; }));
-  EXPECT_FALSE(is_heard([](Message& m) { m.epoch = 10; }));
+  EXPECT_FALSE(is_heard([](Message& m) { m.process = 10; }));
   EXPECT_FALSE(is_heard([](Message& m) { m.total = kMaxValues + 1; }));
   EXPECT_TRUE(is_heard([](Message&) {}));
   EXPECT_FALSE(is_heard([](Message& m) { m.total = 4; }));  // another length than before
@@ -120,7 +120,7 @@ TEST(Mailbox, KeepsWhatIsEarly) {
   Mailbox mailbox(kMaxValues, kMaxState);
   EXPECT_TRUE(mailbox.deliver(Piece(0, 8).message));
   Piece stranger(0, 8);
-  stranger.message.epoch = 99;
+  stranger.message.process = 99;
   EXPECT_TRUE(mailbox.deliver(stranger.message));
   Piece next(0, 8);
   next.message.quorum = 8;
@@ -136,10 +136,18 @@ TEST(Mailbox, KeepsWhatIsEarly) {
   for (std::uint64_t epoch = 0; epoch < 100; ++epoch) {
     Piece flood(0, kMaxValues);
     flood.message.quorum = 9;
-    flood.message.epoch = epoch;
+    flood.message.process = epoch;
     num_kept += mailbox.deliver(flood.message);
   }
   EXPECT_EQ(num_kept, 2);
+  for (std::uint64_t process = 0; process < 10000; ++process) {  // short ones, and many
+    Piece flood(0, 8);
+    flood.message.kind = MessageKind::kState;
+    flood.message.quorum = 9;
+    flood.message.process = process;
+    num_kept += mailbox.deliver(flood.message);
+  }
+  EXPECT_LE(num_kept, 4096);
   Piece current(0, 8);
   current.message.quorum = 8;
   EXPECT_TRUE(mailbox.deliver(current.message));  // members of the round are heard all the same

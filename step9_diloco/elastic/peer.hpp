@@ -105,8 +105,8 @@ struct Stranger {
 inline Quorum quorum_of_two(const std::string& to_0, const std::string& to_1) {
   return {.lighthouse_epoch = 1,
           .id = 1,
-          .members = {{.worker = 0, .epoch = 1, .address = to_0},
-                      {.worker = 1, .epoch = 2, .address = to_1}}};
+          .members = {{.worker = 0, .process = 1, .address = to_0},
+                      {.worker = 1, .process = 2, .address = to_1}}};
 }
 
 // A shared tensor, and counters, of which the first counts outer steps.
@@ -146,8 +146,13 @@ struct Healing {
 // Serves in a thread of its own, unless it is frozen.
 class TestLighthouse {
  public:
-  explicit TestLighthouse(const std::optional<CurveKeys>& keys = {})
-      : server_(0, /*is_public=*/false, say_nothing, keys) {
+  explicit TestLighthouse(int min_workers, double join_timeout_s,
+                          const std::optional<CurveKeys>& keys = {})
+      : server_(0, /*is_public=*/false,
+                {.min_workers = min_workers,
+                 .stale_s = stale_seconds(join_timeout_s),
+                 .join_timeout_s = join_timeout_s},
+                say_nothing, keys) {
     thread_ = std::thread([this] {
       while (!has_ended_) {
         const std::chrono::milliseconds pause(2);

@@ -28,6 +28,9 @@
 // can be, though not longer than heartbeats take to become stale; and again when somebody comes
 // back after all were lost. README.md shows the accident that each of these rules excludes.
 //
+// Whoever has no state of the group's run is behind all that have one, and does not begin anew what
+// a worker that is away may still have.
+//
 // A worker that has finished its training asks as well, for a while: others may be behind, and heal
 // from it. It contributes nothing.
 //
@@ -36,13 +39,21 @@
 
 #include <compare>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace ladder {
+
+// Bounds of the numbers that workers and lighthouse tell each other, and that checkpoints keep. A
+// reader refuses what is above them, so nothing above them is believed, and nothing is written that
+// cannot be read back.
+inline constexpr std::int64_t kMostCount = std::int64_t{1} << 40;  // of steps, rounds, reports
+inline constexpr std::uint64_t kMostId = std::uint64_t{1} << 53;   // as JSON keeps it exactly
+
+std::uint64_t random_id();              // from 1 to kMostId: nobody else draws the same
+std::string id_text(std::uint64_t id);  // 14 hexadecimal digits
 
 // Quorums in the order in which they were formed, also by one lighthouse after another.
 struct QuorumNumber {
@@ -52,25 +63,32 @@ struct QuorumNumber {
   auto operator<=>(const QuorumNumber&) const = default;
 };
 
+// Which history a state belongs to: the run, which has a number from its first quorum on, and the
+// last quorum that agreed on the state.
+struct History {
+  std::uint64_t run = 0;  // 0: none yet
+  QuorumNumber last_quorum = {};
+
+  bool operator==(const History&) const = default;
+};
+
 // What a worker does, as it says itself.
 enum class Phase { kTraining, kAsking, kHealing };
 
-// What a worker says of itself. A process that starts again begins another epoch of the same
-// worker, with a higher number as far as clocks agree.
+// What a worker says of itself. A process that starts again is another process of the same worker.
 struct Heartbeat {
   int worker = 0;
-  std::uint64_t epoch = 0;
+  std::uint64_t process = 0;  // a random_id()
   Phase phase = Phase::kTraining;
-  std::int64_t request = 0;       // quorums asked for in this epoch, this one included
+  std::int64_t request = 0;       // quorums that this process has asked for, this one included
   std::int64_t last_ended = 0;    // the last of them whose round is over, as far as it goes
   bool has_finished = false;      // its training: it only helps others to heal
   std::int64_t progress = 0;      // grows with every inner step
+  std::uint64_t run = 0;          // that its state belongs to; 0: to none yet
   QuorumNumber last_quorum = {};  // in which its state was agreed on: that it has, or heals to
   std::int64_t outer_steps = 0;   // committed ones of that state, as far as it knows
   std::string state_hash = {};    // of the global copy and the outer momentum, at its last request
-  double weight = 1;              // in the average
   std::string address = {};       // where it receives data
-  std::vector<std::uint64_t> missed = {};  // epochs of workers that it does not hear: MissedRounds
 
   bool operator==(const Heartbeat&) const = default;
 };
@@ -89,20 +107,23 @@ struct QuorumRules {
   int min_workers = 1;
   double stale_s = 1;         // a heartbeat older than this: lost
   double join_timeout_s = 1;  // how long to wait for one that trains; one without progress: hung
-
-  bool operator==(const QuorumRules&) const = default;
+  // Only a state of this run is agreed on, unless all workers have lost it; 0: it is not founded yet.
+  std::uint64_t run = 0;
 };
+
+// How often a worker reports, at least. Ten reports may be late or lost before it counts as lost.
+double beat_seconds(double join_timeout_s);
+double stale_seconds(double join_timeout_s);
 
 bool is_lost(const WorkerStatus& seen, const QuorumRules& rules);
 bool is_hung(const WorkerStatus& seen, const QuorumRules& rules);
 
 struct Member {
   int worker = 0;
-  std::uint64_t epoch = 0;
+  std::uint64_t process = 0;
   std::int64_t request = 0;
   std::int64_t outer_steps = 0;
   std::string state_hash = {};
-  double weight = 1;
   std::string address = {};
   bool has_finished = false;
   std::optional<int> donor = {};  // the worker that it heals from; nothing for a healthy one
@@ -113,7 +134,9 @@ struct Member {
 struct Quorum {
   std::uint64_t lighthouse_epoch = 0;
   std::int64_t id = 0;
+  std::uint64_t run = 0;
   std::int64_t outer_steps = 0;  // of the healthy members: the round's number
+  bool is_enough = true;         // else fewer than the minimum contribute, and average nothing
   std::vector<Member> members;   // in the order of the workers
 
   QuorumNumber number() const { return {lighthouse_epoch, id}; }
@@ -132,13 +155,16 @@ struct Newness {
 };
 Newness newness_of(const Heartbeat& beat);
 
-// Counts the quorums of a lighthouse that was started at `epoch`, a time. Its clock may be behind
-// that of an earlier lighthouse. So it goes on after the latest epoch that it hears of; and what it
-// has counted itself is newer than all else, for it is the last lighthouse.
+// Counts the quorums of a lighthouse that was started at `epoch`, a time in microseconds. Its clock
+// may be behind that of an earlier lighthouse. So it goes on after the latest epoch that it hears
+// of; and what it has counted itself is newer than all else, for it is the last lighthouse.
 class QuorumCounter {
  public:
   explicit QuorumCounter(std::uint64_t epoch) : last_{epoch, 0}, own_epochs_{epoch} {}
-  void hear(const QuorumNumber& reported);
+  // No clock is a year ahead. What a stranger makes up must not be counted on from: it would be in
+  // all checkpoints, and further ahead with each lighthouse, until no number is left.
+  bool is_believable(const QuorumNumber& reported) const;
+  void hear(const QuorumNumber& reported);  // a believable one
   QuorumNumber next();
   // For comparisons: in the order in which quorums were formed, as far as this lighthouse knows.
   QuorumNumber in_order(const QuorumNumber& reported) const;
@@ -154,36 +180,16 @@ class QuorumCounter {
 // outer step.
 Heartbeat as_known(Heartbeat beat, const Quorum& last, bool is_committed);
 
-// The quorum of these workers, with epoch and id 0; or nothing yet. One status per worker.
+// The quorum of these workers, with epoch and id 0, and with run 0 if it founds one; or nothing yet.
+// One status per worker.
 // `watching_s`: since the lighthouse has seen its first heartbeat, or the first after all were
 // lost.
-std::optional<Quorum> decide_quorum(std::vector<WorkerStatus> workers, const QuorumRules& rules,
-                                    double watching_s = 1e9);
+std::optional<Quorum> decide_quorum(const std::vector<WorkerStatus>& workers,
+                                    const QuorumRules& rules, double watching_s = 1e9);
 
-// ---- Those that do not hear one another ---------------------------------------------------------
-
-// A worker behind a firewall may reach the lighthouse but not the others, or only some of them, and
-// every round with it fails. So whoever has waited in vain for the values of the same worker in
-// kMaxMissedRounds rounds in a row says so in its heartbeats. Who of the two is to blame, nobody
-// can know, but they must not be in a quorum together. So one of each such pair is left out: the
-// worker with the most pairs first, and of a tie the one with the highest number. Nobody is left
-// out for the sake of a worker that is behind it: what it has committed would be lost. A pair ends
-// when one of the two is gone, or hung; a process that starts again has a new epoch.
-inline constexpr int kMaxMissedRounds = 3;
-
-// What one worker has waited for in vain.
-class MissedRounds {
- public:
-  // After a round of this quorum: the values of these workers have not arrived.
-  void note(const Quorum& quorum, const std::vector<int>& missing);
-  // The epochs of those that were missing in kMaxMissedRounds rounds in a row, or more.
-  std::vector<std::uint64_t> epochs() const;
-
- private:
-  std::map<std::uint64_t, int> rounds_;  // in a row, by epoch
-};
-
-// The workers to leave out, of those that are neither lost nor hung. One status per worker.
-std::set<int> unreachable_workers(std::vector<WorkerStatus> workers, const QuorumRules& rules);
+// Why decide_quorum() forms none, and who does what: a sentence that changes with these only, not
+// with time. Empty if it forms one.
+std::string why_no_quorum(const std::vector<WorkerStatus>& workers, const QuorumRules& rules,
+                          double watching_s = 1e9);
 
 }  // namespace ladder

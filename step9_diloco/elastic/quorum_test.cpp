@@ -1,6 +1,5 @@
 #include "step9_diloco/elastic/quorum.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,9 +7,6 @@
 
 namespace ladder {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 WorkerStatus asking(int worker, std::int64_t outer_steps = 0, const std::string& hash = "a") {
   return {.beat = {.worker = worker,
@@ -159,77 +155,54 @@ TEST(Quorum, EveryCombinationOfStatesHealsFromTheMajorityOfTheNewest) {
   }
 }
 
-// A worker whose epoch is 100 + its number, and the workers that it misses.
-WorkerStatus seen_missing(int worker, const std::vector<int>& missed,
-                          std::int64_t outer_steps = 0) {
-  WorkerStatus status = {.beat = {.worker = worker,
-                                  .epoch = 100 + static_cast<std::uint64_t>(worker),
-                                  .outer_steps = outer_steps}};
-  for (const int other : missed)
-    status.beat.missed.push_back(100 + static_cast<std::uint64_t>(other));
-  return status;
-}
-
-TEST(Unreachable, OneOfEachPairIsLeftOut) {
+// What keeps a quorum from being formed is said, and does not change while nothing else does.
+TEST(Quorum, SaysWhyThereIsNone) {
+  WorkerStatus ahead = training(2), healing = training(2), lost = training(2), hung = training(2);
+  ahead.beat.outer_steps = 1;
+  healing.beat.phase = Phase::kHealing;
+  lost.beat_age_s = hung.progress_age_s = 9;
+  const auto of_run = [](WorkerStatus status, std::uint64_t run) {
+    status.beat.run = run;
+    return status;
+  };
   struct Case {
-    const char* what;
-    std::vector<std::vector<int>> missed;  // by each worker
-    std::set<int> left_out;
-  };
-  for (const auto& [what, missed, left_out] :
-       std::vector<Case>{{"nobody is there", {}, {}},
-                         {"all are heard", {{}, {}, {}}, {}},
-                         {"its values reach nobody", {{1}, {}, {1}}, {1}},
-                         {"it hears nobody", {{1, 2}, {}, {}}, {0}},
-                         {"two that nobody hears", {{1, 3}, {3}, {1, 3}, {1}, {1, 3}}, {1, 3}},
-                         {"of a tie the last", {{}, {0}}, {1}},
-                         {"the same, both ways", {{}, {2}, {1}}, {2}},
-                         {"of two halves one goes on", {{2, 3}, {2, 3}, {0, 1}, {0, 1}}, {2, 3}}}) {
     std::vector<WorkerStatus> workers;
-    for (const std::vector<int>& others : missed)
-      workers.push_back(seen_missing(static_cast<int>(workers.size()), others));
-    EXPECT_EQ(unreachable_workers(workers, {}), left_out) << what;
-  }
-}
-
-TEST(Unreachable, ANewProcessGetsAnotherChance) {
-  WorkerStatus restarted = seen_missing(1, {});
-  restarted.beat.epoch = 7;
-  EXPECT_THAT(unreachable_workers({seen_missing(0, {1}), restarted}, {}), IsEmpty());
-}
-
-TEST(Unreachable, WhoIsLostOrHungLeavesNobodyOut) {
-  WorkerStatus lost = seen_missing(0, {1}), hung = lost;
-  lost.beat_age_s = hung.progress_age_s = 1.1;
-  EXPECT_THAT(unreachable_workers({lost, seen_missing(1, {})}, {}), IsEmpty());
-  EXPECT_THAT(unreachable_workers({hung, seen_missing(1, {})}, {}), IsEmpty());
-}
-
-// Two that are behind miss the only one that knows the last outer step. Later it is behind.
-TEST(Unreachable, OneThatIsAheadIsNotLeftOut) {
-  const auto left_out = [](std::int64_t of_two, const WorkerStatus& last) {
-    return unreachable_workers({seen_missing(0, {2}, of_two), seen_missing(1, {2}, of_two), last},
-                               {});
+    QuorumRules rules;
+    double watching_s;
+    const char* why;
   };
-  EXPECT_THAT(left_out(6, seen_missing(2, {}, 7)), ElementsAre(0, 1));
-  EXPECT_THAT(left_out(8, seen_missing(2, {0, 1}, 7)), ElementsAre(2));
-  WorkerStatus newer = seen_missing(2, {}, 5);
-  newer.beat.last_quorum = {1, 1};
-  EXPECT_THAT(left_out(6, newer), ElementsAre(0, 1));
-}
-
-TEST(MissedRounds, OnlyRoundsInARowCount) {
-  const Quorum quorum = {.members = {{.worker = 0, .epoch = 100}, {.worker = 1, .epoch = 101}}};
-  const Quorum without = {.members = {{.worker = 0, .epoch = 100}}};
-  MissedRounds missed;
-  for (const auto& missing : std::vector<std::vector<int>>{{1}, {1}, {}, {1}, {1}}) {
-    missed.note(quorum, missing);
-    EXPECT_THAT(missed.epochs(), IsEmpty());
+  for (const auto& [workers, rules, watching_s, why] : std::vector<Case>{
+           {{lost}, {}, 9, "nobody is there (not heard: 2)"},
+           {{training(1), ahead, hung}, {}, 9, "nobody asks for one (training: 1 2; hung: 2)"},
+           {{asking(0)},
+            {.num_workers = 3},
+            0.5,
+            "watches until all 3 workers have had time to report (asking: 0)"},
+           {{asking(0), lost},
+            {.min_workers = 2},
+            9,
+            "fewer than --min-workers 2 ask for one (asking: 0; not heard: 2)"},
+           {{asking(0), of_run(lost, 255)},
+            {.num_workers = 2, .run = 255},
+            9,
+            "waits for a worker that has a state of run 000000000000ff: those that ask have none "
+            "(asking: 0; not heard: 2)"},
+           {{asking(0), asking(1), ahead},
+            {},
+            9,
+            "waits for worker 2, whose state is newer (asking: 0 1; training: 2)"},
+           {{asking(1), training(2)},
+            {},
+            9,
+            "half or fewer of those that train or ask have asked (asking: 1; training: 2)"},
+           {{asking(1), healing},
+            {.join_timeout_s = 7},
+            9,
+            "waits up to 7 s for those that train or heal (asking: 1; healing: 2)"},
+           {{of_run(asking(0), 255), asking(1)}, {.run = 255}, 9, ""}}) {
+    EXPECT_EQ(why_no_quorum(workers, rules, watching_s), why);
+    EXPECT_EQ(decide_quorum(workers, rules, watching_s).has_value(), std::string(why).empty());
   }
-  missed.note(quorum, {1});
-  EXPECT_THAT(missed.epochs(), ElementsAre(101));
-  missed.note(without, {});
-  EXPECT_THAT(missed.epochs(), ElementsAre(101));
 }
 
 }  // namespace

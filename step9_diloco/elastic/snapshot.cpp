@@ -13,7 +13,6 @@ namespace ladder {
 namespace {
 
 constexpr double kSilence = 0.1;  // seconds between two signs of life of one that waits
-constexpr std::int64_t kMaxCounter = std::int64_t{1} << 40;  // no run takes so many steps
 
 std::vector<at::Tensor> tensors_of(const WorkerState& state) {
   std::vector<at::Tensor> tensors;
@@ -74,7 +73,7 @@ std::string fault_of(const std::string& snapshot, const Member& donor, const Wor
   if (counters.front() != donor.outer_steps)
     return concat("it is of outer step ", counters.front(), ", not ", donor.outer_steps);
   for (const std::int64_t counter : counters)
-    if (counter < 0 || counter > kMaxCounter) return concat("it counts ", counter, " steps");
+    if (counter < 0 || counter > kMostCount) return concat("it counts ", counter, " steps");
   const char* next = snapshot.data() + 8 * counters.size();
   const std::string hash = hash_of_shared(
       state, [&](const at::Tensor& tensor) { return std::exchange(next, next + tensor.nbytes()); });

@@ -34,7 +34,7 @@ struct WorkerState {
   std::vector<NamedTensor> own;  // the worker's parameters, the state of its inner optimizer
   std::function<std::int64_t()> outer_steps;            // committed ones
   std::function<std::vector<std::int64_t>()> counters;  // always as many; the first: outer steps
-  std::function<void(const std::vector<std::int64_t>&)> set_counters;  // from 0 to 2^40
+  std::function<void(const std::vector<std::int64_t>&)> set_counters;  // 0 to kMostCount
 };
 
 std::string shared_hash(const WorkerState& state);  // of names, shapes and bytes of `shared`

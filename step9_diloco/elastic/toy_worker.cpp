@@ -11,6 +11,7 @@
 // FOLDER/../stop, once that file is there. Of a round: commit or failed, outer steps, the hash of
 // the global copy and momentum, contributors, inner steps of this worker that the average is about.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <unistd.h>
 
@@ -87,26 +88,26 @@ void misbehave(const Settings& settings, const std::string& message, EventLog& e
   }
 }
 
-// FOLDER/state: a snapshot, and how new it is.
-void save_state(const WorkerState& state, const QuorumNumber& last_quorum,
-                const std::string& folder) {
+// FOLDER/state: a snapshot, and which history it belongs to.
+void save_state(const WorkerState& state, const History& history, const std::string& folder) {
   const std::string snapshot = take_snapshot(state);
   std::ofstream file(folder + "/state.new", std::ios::binary);
   file.write(snapshot.data(), std::ssize(snapshot));
-  file << last_quorum.lighthouse_epoch << " " << last_quorum.id << " ";
+  const auto& [run, last] = history;
+  file << run << " " << last.lighthouse_epoch << " " << last.id << " ";
   file.close();
   std::filesystem::rename(folder + "/state.new", folder + "/state");
 }
 
-QuorumNumber load_state(const WorkerState& state, const std::string& folder) {
+History load_state(const WorkerState& state, const std::string& folder) {
   std::string snapshot = take_snapshot(state);  // as long as the one that is saved
   std::ifstream file(folder + "/state", std::ios::binary);
-  QuorumNumber last_quorum;
+  History history;
   file.read(snapshot.data(), std::ssize(snapshot));
-  file >> last_quorum.lighthouse_epoch >> last_quorum.id;
+  file >> history.run >> history.last_quorum.lighthouse_epoch >> history.last_quorum.id;
   check(file.good(), "there is no ", folder, "/state");
   adopt_snapshot(snapshot, state);
-  return last_quorum;
+  return history;
 }
 
 ElasticOptions elastic_options(const std::string& lighthouse, int worker, int num_workers,
@@ -115,8 +116,6 @@ ElasticOptions elastic_options(const std::string& lighthouse, int worker, int nu
           .key_file = settings.texts.contains("key") ? settings.texts.at("key") : "",
           .worker = worker,
           .num_workers = num_workers,
-          .min_workers = static_cast<int>(settings.count("min_workers", 1)),
-          .join_timeout_s = settings.number("join_timeout", 1),
           .round_timeout_s = settings.number("round_timeout", 1),
           .patience_s = settings.number("patience", 60)};
 }
@@ -161,7 +160,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
           },
   };
   if (settings.texts.contains("resume")) averager.restore(load_state(state, folder));
-  averager.join(state, "toy");
+  averager.join(state, {{"model", "toy"}});
   const at::Tensor target = at::sin(at::arange(model.params().numel(), at::kFloat));
   const std::int64_t mute_at = settings.count("mute_at", 1'000'000'000);
   const std::filesystem::path stop = std::filesystem::path(folder).parent_path() / "stop";
@@ -174,7 +173,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     model.params().sub_(momentum, 0.02);
     ++step;
     ++num_new_steps;
-    averager.note_step(/*num_tokens=*/1);
+    averager.note_step();
     const auto is_time_for = [&](const char* name, const char* event) {
       if (num_steps != settings.count(name, 0)) return false;
       events.write(event);
@@ -198,7 +197,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
                         shared_hash(state), " ", averager.quorum().contributors().size(), " ",
                         num_new_steps));
     if (outer_steps() == settings.count("save_at", -1))
-      save_state(state, averager.last_quorum(), folder);
+      save_state(state, averager.history(), folder);
     num_new_steps = 0;  // a failed round has put the global parameters in their place
     if (StopSignal::was_raised()) break;
     if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;

@@ -39,7 +39,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   diloco.adopt_global();
   inner.copy_masters_to_params();
   workers.join(worker_state(diloco, local, global.flat, inner, run, options),
-               describe_group(options));
+               group_settings(options, batches));
   RoundLog log;
 
   while (run.next_step()) {
@@ -49,7 +49,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
-    workers.note_step(num_targets);
+    workers.note_step();
     const DilocoAction due = plan_diloco(rounds, run.num_steps_taken() + 1);
     if (due.starts || due.finishes) start_round(diloco, workers);  // with whoever is there
     if (due.finishes) finish_round(diloco, workers);

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "common/core/timer.hpp"
@@ -19,10 +20,13 @@ const std::string kModel = " --layers 1 --heads 2 --channels 16 --context 16 ";
 
 class ElasticTrainer : public ProcessTest {
  protected:
-  ElasticTrainer() : lighthouse_(words(one_word(LADDER_LIGHTHOUSE) + " --port 0"), folder_.path()) {
+  ElasticTrainer() { start_lighthouse(); }
+  void start_lighthouse(const std::string& rules = "--join-timeout 2") {
+    lighthouse_.emplace(words(concat(one_word(LADDER_LIGHTHOUSE), " --port 0 ", rules)),
+                        folder_.path());
     const std::string mark = ", port ";
-    EXPECT_TRUE(lighthouse_.wait_for_output(mark));  // and the number, which it writes with it
-    const std::string output = lighthouse_.output();
+    EXPECT_TRUE(lighthouse_->wait_for_output(mark));  // and the number, which it writes with it
+    const std::string output = lighthouse_->output();
     port_ = std::stoi(output.substr(output.find(mark) + mark.size()));
   }
 
@@ -30,8 +34,7 @@ class ElasticTrainer : public ProcessTest {
     return words(concat(one_word(LADDER_TRAINER), kModel,
                         "--micro-batch-size 2 --steps 1200 --sync-every 12 --fragments 2 ",
                         "--log-every 60 --elastic 127.0.0.1:", port_, " --workers 3 --worker ",
-                        worker, " --join-timeout 2 --round-timeout 2 --patience 30 --out ", worker,
-                        " ", options));
+                        worker, " --round-timeout 2 --patience 30 --out ", worker, " ", options));
   }
   void start(int worker, const std::string& options = "") {
     workers_[worker] = std::make_unique<Program>(command(worker, options), folder_.path());
@@ -44,7 +47,7 @@ class ElasticTrainer : public ProcessTest {
       EXPECT_EQ(report(worker)["param_hash"], report(0)["param_hash"]) << program->output();
   }
 
-  Program lighthouse_;
+  std::optional<Program> lighthouse_;
   int port_ = 0;
   std::map<int, std::unique_ptr<Program>> workers_;
 };
@@ -74,6 +77,7 @@ TEST_F(ElasticTrainer, AWorkerThatIsStoppedLeaves) {
   EXPECT_THAT(output(2), AllOf(HasSubstr("worker 2 has left"), HasSubstr("saved 2/checkpoints")));
   const std::string saved = newest_checkpoint(folder_.path("2")).value() / "state.json";
   const Json counts = parse_json(read_text_file(saved), saved)["extra"]["counts"];
+  EXPECT_GT(counts["run"], 0);
   EXPECT_GT(counts["quorum"], 0);
   EXPECT_GT(counts["lighthouse_epoch"], 0);
   for (int worker = 0; worker < 2; ++worker) EXPECT_EQ(wait(worker), 0) << output(worker);
@@ -108,7 +112,8 @@ TEST_F(ElasticTrainer, AStopInTheMiddleOfARoundLosesNothing) {
 
 // Alone, with nobody to average with: a signal ends the wait.
 TEST_F(ElasticTrainer, AWorkerThatWaitsInVainSavesAndStopsOnASignal) {
-  start(0, "--min-workers 2");
+  start_lighthouse("--join-timeout 2 --min-workers 2");
+  start(0);
   ASSERT_TRUE(workers_[0]->wait_for_output("worker 0 joins"));
   std::this_thread::sleep_for(std::chrono::seconds(1));  // until it asks
   const Timer timer;
@@ -124,8 +129,8 @@ TEST_F(ElasticTrainer, AWorkerThatWaitsInVainSavesAndStopsOnASignal) {
 TEST_F(ElasticTrainer, AWorkerThatGivesUpKeepsWhatItHasLearned) {
   for (const char* const delay : {"0", "3"}) {
     const std::string out = concat("delay", delay);
-    const std::string options =
-        concat("--min-workers 2 --fragments 1 --patience 3 --sync-delay ", delay);
+    start_lighthouse("--join-timeout 2 --min-workers 2");
+    const std::string options = concat("--fragments 1 --patience 3 --sync-delay ", delay);
     start(0, concat(options, " --out ", out));
     EXPECT_EQ(wait(0), 75) << output(0);
     EXPECT_THAT(output(0), AllOf(HasSubstr("gives up after 3 s without a quorum (--patience)"),
@@ -155,15 +160,46 @@ TEST_F(ElasticTrainer, ABatchWithoutTargetsAddsNothing) {
   EXPECT_EQ(num_without_loss, 6);
 }
 
-TEST_F(ElasticTrainer, AWorkerWithAnotherModelIsRefused) {
-  start(0);
+// Each is told which option, and both values; and the other one is not disturbed, also not by one
+// that takes its number.
+TEST_F(ElasticTrainer, AWorkerThatDoesNotFitIsRefused) {
+  folder_.write("other.txt", std::string(5000, 'x'));
+  start(0, "--steps 1200000");
   ASSERT_TRUE(workers_[0]->wait_for_output("step 60/"));
-  for (const std::string other : {"--channels 32", "--min-workers 2"}) {
-    start(1, concat(other, " --out refused", other.size()));
+  int num_refused = 0;
+  for (const auto& [options, message] : std::map<std::string, std::string>{
+           {"--channels 32", "its --channels is 32, that of the others is 16"},
+           {"--lr 0.5", "its --lr is 0.5, that of the others is 0.001"},
+           {"--seed 7", "its --seed is 7, that of the others is 1"},
+           {"--data other.txt", "its --data, as a hash of its contents, is "},
+           {"--worker 0", "another process is worker 0"}}) {
+    start(1, concat(options, " --out refused", ++num_refused));
     EXPECT_EQ(wait(1), 1);
-    EXPECT_THAT(output(1), AllOf(HasSubstr("error: "), HasSubstr(other)));
+    EXPECT_THAT(output(1), AllOf(HasSubstr("error: "), HasSubstr(message)));
   }
+  run(concat(one_word(LADDER_LIGHTHOUSE), " --ask 127.0.0.1:", port_), 0, {"     0  "});
+  workers_[0]->signal(SIGTERM);
+  EXPECT_EQ(wait(0), 75) << output(0);
+}
+
+// Worker 1's folder was empty, and it was first. Nothing of what worker 0 has is undone.
+TEST_F(ElasticTrainer, AWorkerOfAnotherRunIsRefusedAndKeepsWhatItHas) {
+  const std::string save = "--steps 120 --save-every 60";
+  start(0, save);
   EXPECT_EQ(wait(0), 0) << output(0);
+  start(1, "--steps 12000");
+  ASSERT_TRUE(workers_[1]->wait_for_output("step 60/"));
+  start(0, "--steps 240 --resume auto");
+  EXPECT_EQ(wait(0), 1) << output(0);
+  EXPECT_THAT(output(0), AllOf(HasSubstr("its state belongs to run "), HasSubstr("train run ")));
+  workers_[1]->signal(SIGKILL);
+  wait(1);
+  start_lighthouse();  // knows nothing: who has a state founds the group anew
+  start(0, "--steps 240 --resume auto");
+  start(1, "--steps 240 --out empty");
+  for (int worker = 0; worker < 2; ++worker) EXPECT_EQ(wait(worker), 0) << output(worker);
+  EXPECT_THAT(output(1), HasSubstr("worker 1 has healed from worker 0"));
+  EXPECT_EQ(report(0)["param_hash"], report_of("empty")["param_hash"]);
 }
 
 TEST_F(ElasticTrainer, APublicLighthouseNeedsAKeyAndAWorkerAWorldOfItsOwn) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/train/options/option_table.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 
@@ -23,16 +25,18 @@ DataShard worker_shard(const TrainOptions& options) {
   return data_shard(elastic.worker, elastic.num_workers, options.data.tail);
 }
 
-std::string describe_group(const TrainOptions& options) {
+GroupSettings group_settings(const TrainOptions& options, const BatchStream& batches) {
+  std::set<std::string> free = options_that_change_no_bits(options);
+  free.insert({"worker"});
+  free.insert({"threads", "products", "device", "deterministic", "reduction"});  // the machine's
+  free.insert({"sync-every", "sync-delay", "steps"});                            // how fast it is
+  free.insert({"data", "tokenizer"});                                            // paths
+  GroupSettings settings;
   const Json all = to_json(options);
-  Json shared = model_to_json(options);
-  for (const char* name : {"optimizer", "precision", "masters", "rows", "tail", "fragments",
-                           "outer-lr", "outer-momentum"})
-    shared[name] = all.at(name);
-  std::string text;
-  for (const auto& [name, value] : shared.items())
-    text += concat(text.empty() ? "" : ", ", "--", name, " ", value.dump());
-  return text;
+  for (const auto& [name, value] : all.items())
+    if (!free.contains(name)) settings["--" + name] = to_text(value);
+  settings["--data, as a hash of its contents,"] = batches.training_data().source_hash();
+  return settings;
 }
 
 void start_round(Diloco& diloco, ElasticAverager& workers) {
@@ -45,16 +49,20 @@ bool finish_round(Diloco& diloco, const ElasticAverager& workers) {
 }
 
 TrainState with_last_quorum(TrainState state, ElasticAverager& workers) {
-  const QuorumNumber& last = workers.last_quorum();
+  const auto& [run, last] = workers.history();
+  state.extra_counts["run"] = static_cast<std::int64_t>(run);
   state.extra_counts["lighthouse_epoch"] = static_cast<std::int64_t>(last.lighthouse_epoch);
   state.extra_counts["quorum"] = last.id;
   state.history = {static_cast<std::int64_t>(last.lighthouse_epoch), last.id};
   state.restore = [&workers, restore = std::move(state.restore)](const TrainState& loaded) {
     restore(loaded);
-    const auto& counts = loaded.extra_counts;
-    if (!loaded.has_extras || !counts.contains("quorum")) return;
-    workers.restore(
-        {static_cast<std::uint64_t>(counts.at("lighthouse_epoch")), counts.at("quorum")});
+    if (!loaded.has_extras) return;
+    const auto count = [&](const char* name) {
+      const auto found = loaded.extra_counts.find(name);
+      return found == loaded.extra_counts.end() ? 0 : found->second;
+    };
+    workers.restore({static_cast<std::uint64_t>(count("run")),
+                     {static_cast<std::uint64_t>(count("lighthouse_epoch")), count("quorum")}});
   };
   return state;
 }

@@ -20,9 +20,10 @@ Log worker_log(const TrainOptions& options);
 // The samples of this worker, dealt as to the ranks of step 2.
 DataShard worker_shard(const TrainOptions& options);
 
-// What must be the same for all workers that meet at a lighthouse: the model, how rows are dealt
-// and the outer optimizer. Not --sync-every: slower workers may take fewer steps per round.
-std::string describe_group(const TrainOptions& options);
+// What must be the same for all workers that meet at a lighthouse: all options that change bits, and
+// the contents of the data, wherever they lie. Not what may differ from machine to machine (threads,
+// libraries), nor the length of a round: slower workers may take fewer steps per round, and in all.
+GroupSettings group_settings(const TrainOptions& options, const BatchStream& batches);
 
 // Asks who takes part in this round, and starts its average with them. Asks before it reads
 // anything: the answer may replace this worker's state. Collective over the workers that are there.
@@ -34,8 +35,8 @@ void start_round(Diloco& diloco, ElasticAverager& workers);
 // has learned. Any other round that fails is lost. Returns whether it was committed.
 bool finish_round(Diloco& diloco, const ElasticAverager& workers);
 
-// A state for a checkpoint, with how new it is: ElasticAverager::last_quorum(). Checkpoints of
-// former versions do not have that; the state counts as older than any that has.
+// A state for a checkpoint, with its ElasticAverager::history(). Checkpoints of former versions do
+// not have all of that; in a group whose run has begun, such a state heals.
 TrainState with_last_quorum(TrainState state, ElasticAverager& workers);
 
 // `local`: what the inner optimizer updates. Two workers may have rounds of other lengths, so a run

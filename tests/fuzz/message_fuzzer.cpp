@@ -14,7 +14,7 @@ Quorum small_quorum() {
   return {.lighthouse_epoch = 1,
           .id = 2,
           .outer_steps = 3,
-          .members = {{.worker = 0, .epoch = 1}, {.worker = 1, .epoch = 2}}};
+          .members = {{.worker = 0, .process = 1}, {.worker = 1, .process = 2}}};
 }
 
 // Small numbers, which meet a quorum, or any.
@@ -38,7 +38,7 @@ void deliver_next(FuzzBytes& bytes, Mailbox& mailbox) {
                      .quorum = take_number(bytes, is_small),
                      .round = take_number(bytes, is_small),
                      .sender = take_number(bytes, is_small),
-                     .epoch = bytes.take<std::uint8_t>(),
+                     .process = bytes.take<std::uint8_t>(),
                      .offset = take_number(bytes, is_small),
                      .total = take_number(bytes, is_small)};
   if (is_small) {
