@@ -1,4 +1,4 @@
-"""The options of each trainer, as the sources declare them: for what is said before one is built."""
+"""The options of each trainer, as the sources declare them: said before one is built."""
 
 import functools
 import re
