@@ -174,8 +174,8 @@ def lighthouse(words: list[str]) -> int:
 COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
-    "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run, "predict": predict.run,
-    "bug": bug.run, "diff": diff, "doctor": doctor.run, "help": show_help,
+    "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run,
+    "predict": predict.run, "bug": bug.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
 ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, **clusters.COMMANDS}
 
