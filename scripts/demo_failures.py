@@ -31,7 +31,8 @@ def start_lighthouse(folder, log, children, join_timeout_s):
     Adds the process to `children` at once, for end(). Exits if it ends instead of listening.
     """
     with log.open("w") as file:
-        command = [folder / "elastic_lighthouse", "--port", "0", "--join-timeout", str(join_timeout_s)]
+        program, rules = folder / "elastic_lighthouse", ["--join-timeout", join_timeout_s]
+        command = [program, "--port", 0, *rules]
         child = start(command, ends_with_us=True, stdout=file, stderr=file)
     children.append(child)
     while not (found := re.search(r"port (\d+)\n", log.read_text())):

@@ -195,7 +195,7 @@ def demo(words: list[str]) -> int:
 def lighthouse(words: list[str]) -> int:
     kind = chosen_kind()
     need_release(kind, "elastic_lighthouse")
-    become([kind.build / "step9_diloco/elastic/elastic_lighthouse", *words])
+    become([trainer_in(kind.build, "elastic").with_name("elastic_lighthouse"), *words])
 
 
 COMMANDS = {

@@ -313,10 +313,10 @@ NEED_BUILD = {"tests", "readme", "lessons", "report", "huggingface"}
 # What the gate runs while its budget lasts, and the sources whose change makes it urgent.
 LONG = {
     "alone": r"CMakeLists\.txt$|^cmake/",
-    "sanitizers": r"^common/(core|comm|data|optim|testing)/|^step9_diloco/elastic/",
-    "races": r"^common/(core|comm)/|thread|^step9_diloco/elastic/",
+    "sanitizers": r"^common/(core|comm|data|optim|testing)/|/elastic/",
+    "races": r"^common/(core|comm)/|thread|/elastic/",
     "cuda": r"\.cuh?$|gpu|cuda|nccl|kernels",
-    "fuzz": r"^tests/fuzz/|^common/(data|train/checkpoint|train/pretrained)/|^step9_diloco/.*(message|snapshot|wire_format|report)",
+    "fuzz": r"^tests/fuzz/|^common/(data|train/checkpoint|train/pretrained)/|/elastic/|wire_format",
     "lessons": r"^(step|docs).*\.md$|pytorch_boxes|check_readme_commands",
     "report": r"^scripts/launcher/(report|event_files|charts|figures)|check_report|^common/train/report/",
     "huggingface": r"huggingface|tokenizer|^common/(data|model|train/pretrained)/",

@@ -47,9 +47,9 @@ struct SimulatedWorker {
 
 using Lie = std::function<void(Heartbeat&)>;  // what a wrong rule would make of a heartbeat
 
-class History {
+class Past {
  public:
-  explicit History(int seed, Lie lie = {})
+  explicit Past(int seed, Lie lie = {})
       : random_(derive_seed(7, concat(seed))), lie_(std::move(lie)) {
     rules_ = {.num_workers = 4, .min_workers = 1 + seed % 3, .stale_s = 1, .join_timeout_s = 2};
     for (int i = 0; i < rules_.num_workers; ++i) {
@@ -315,7 +315,7 @@ TEST(QuorumHistory, NothingThatAFreshWorkerHasIsEverUndone) {
   std::int64_t num_quorums = 0, num_refused = 0;
   for (int seed = 0; seed < num_histories; ++seed) {
     SCOPED_TRACE(seed);
-    History history(seed);
+    Past history(seed);
     history.run(200, /*is_calm=*/false);
     const std::int64_t before = history.num_quorums();
     history.run(60, /*is_calm=*/true);
@@ -344,7 +344,7 @@ TEST(QuorumHistory, CatchesWrongRules) {
   for (const Lie& lie : {busy_workers_have_nothing, longer_is_newer}) {
     int num_caught = 0;
     for (int seed = 0; seed < kNumHistories / 3 && num_caught < 3; ++seed) {
-      History history(seed, lie);
+      Past history(seed, lie);
       history.run(200, /*is_calm=*/false);
       num_caught += !history.violations().empty();
     }

@@ -83,7 +83,7 @@ Value value_of(const SortedJson& json, const char* what) {
   }
 }
 
-std::int64_t count_of(const SortedJson& json, const char* name) {
+std::int64_t bounded_count(const SortedJson& json, const char* name) {
   const auto found = json.find(name);
   const bool is_count = found != json.end() && found->is_number_unsigned() &&
                         found->get<std::uint64_t>() <= static_cast<std::uint64_t>(kMostCount);
@@ -101,12 +101,12 @@ std::string to_text(const Answer& answer) {
 
 Report parse_report(const std::string& text) {
   const SortedJson json = parsed(text, "report");
-  const std::int64_t version = json.contains("version") ? count_of(json, "version") : 2;
+  const std::int64_t version = json.contains("version") ? bounded_count(json, "version") : 2;
   if (version != kReportVersion && json.contains("beat") && json.contains("number"))
     throw OtherVersion(concat("this worker speaks version ", version, " of the protocol, the ",
                               "lighthouse version ", kReportVersion,
                               ": build and start both from the same version of Ladder"),
-                       count_of(json, "number"));
+                       bounded_count(json, "number"));
   auto report = value_of<Report>(json, "report");
   const Heartbeat& beat = report.beat;
   check(report.num_workers <= kMostRanks && beat.worker < report.num_workers, "report: worker ",
@@ -124,7 +124,7 @@ Answer parse_answer(const std::string& text) {
   const auto refusal = json.find("refusal");
   const bool has_refusal = refusal != json.end() && refusal->is_string() && *refusal != "";
   if (!json.contains("version") && has_refusal)
-    return {.number = count_of(json, "number"), .refusal = refusal->get<std::string>()};
+    return {.number = bounded_count(json, "number"), .refusal = refusal->get<std::string>()};
   return value_of<Answer>(json, "answer");
 }
 
