@@ -223,9 +223,6 @@ std::vector<std::string> faults_of_diloco(Communicator& comm) {
 
 // The real trainer, whose averager with exact sums hands rounded values on to the answer's start().
 std::vector<std::string> faults_of_trainings(Communicator& comm) {
-  struct Borrowed final : ForwardingCommunicator {
-    using ForwardingCommunicator::ForwardingCommunicator;
-  };
   static const TempFolder folder;
   const CaseTexts texts(all_gather_text(folder.path().string(), comm)[0]);
   const Trainer trainer = step9::trainer();
@@ -241,9 +238,8 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
                           options.set<DilocoOptions>() = {.sync_every = 4, .num_fragments = 2};
                         }};
       const TrainOptions options = options_for(trainer, options_of(one, texts));
-      World world(std::make_unique<Borrowed>(comm), Transport::kMpi);
       const MemoryReading before = read_memory();
-      const TrainReport report = trainer.train(options, world);
+      const TrainReport report = trainer.train(options, comm);
       for (const std::string& line :
            differences_from_theory(trainer, options, report, before, comm.size(), comm.rank()))
         examination.fault(line);
