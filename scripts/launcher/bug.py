@@ -46,7 +46,8 @@ MISTAKE = re.compile(r"^== (?P<name>.*?) \| (?P<ranks>\d) \| (?P<reason>.*)$", r
 # Of what the judge tries and a run does not: calls that must be refused, infinities, padding, frozen tensors, large numbers. Of
 # the mistakes that are left, a short run shows more than half.
 NOT_SHOWN = re.compile(r"says nothing|without '|before arm\(\)|in turn|whole backward|0000000|4294967297|64 bits|test\(\)$|the tail|frozen|padding|"
-                       r"no targets|infinit|overflow|loss scale|of -1 |hold \w+ up|activations|graph$|a copy|adopt_global|has failed$")  # fmt: skip
+                       r"no targets|infinit|overflow|loss scale|of -1 |hold \w+ up|activations|graph$|a copy|adopt_global|has failed$|"
+                       r"drawn at random|whose last")  # fmt: skip
 SAME = "losses grad_norms param_norms units val_losses param_hash data_bytes_read traffic".split()
 
 
