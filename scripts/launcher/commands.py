@@ -89,6 +89,14 @@ EXPORT_HELP = """\
 Writes the model of a run, or of one of its checkpoints, as a new Hugging Face folder: weights, config.json and tokenizer."""
 
 
+LIGHTHOUSE_HELP = """\
+./ladder lighthouse [options]
+
+Serves until Ctrl-C. Workers that may die find one another here: ./ladder train elastic --elastic HOST:PORT
+    --ask HOST:PORT       instead, show what the lighthouse there knows of its workers, and why no round begins
+    --make-key FILE       instead, write the keys that lighthouse and workers need on a network, for --elastic-key"""
+
+
 def show_help(words: list[str]) -> int:
     if words and words[0] not in ("help", "--help", "-h"):
         return main([words[0], "--help"])
@@ -194,8 +202,11 @@ def demo(words: list[str]) -> int:
 
 def lighthouse(words: list[str]) -> int:
     kind = chosen_kind()
-    need_release(kind, "elastic_lighthouse")
-    become([trainer_in(kind.build, "elastic").with_name("elastic_lighthouse"), *words])
+    program = trainer_in(kind.build, "elastic").with_name("elastic_lighthouse")
+    if {"--help", "-h"} & set(words):
+        return show_help_of(program, LIGHTHOUSE_HELP)
+    need_release(kind, program.name)
+    become([program, *words])
 
 
 COMMANDS = {
