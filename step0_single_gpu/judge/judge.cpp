@@ -121,7 +121,7 @@ void Judge::judge(const Case& one, const Draw* draw) {
   static const CaseTexts texts(all_gather_text(own_folder().path().string(), comm_)[0]);
   TrainOptions options = options_of(one, texts);
   if (judged_.vary) judged_.vary(options, num_right_);
-  if (judged_.sums_each_microbatch) options = with_sums_of_any_order(options);
+  if (judged_.trainer.sums_each_microbatch) options = with_sums_of_any_order(options);
   options = options_for(judged_.trainer, options);
   options.output.out = all_gather_text(new_folder(), comm_)[0];  // the files are there
   what_ = draw != nullptr ? draw->announce(shape_of(options)) : one.name;
@@ -153,7 +153,7 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
   Trained trained = {{}, wanted.output.out};
   TrainOptions options = wanted;
   const int num_stages = judged_.trainer.num_stages(options, watch.size());
-  if (judged_.starts_by_broadcast)
+  if (judged_.trainer.starts_by_broadcast)
     options.seed += static_cast<std::uint64_t>(watch.rank() / num_stages);
   const auto run = [&] {
     const MemoryReading before = read_memory();
@@ -171,7 +171,7 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
       fault(concat("before the first step, ", num_broadcast,
                    " elements are broadcast; a replica has ", most, ", padding included"));
     }
-    if (judged_.starts_by_broadcast && watch.size() > 1 && num_stages == 1) {
+    if (judged_.trainer.starts_by_broadcast && watch.size() > 1 && num_stages == 1) {
       const std::int64_t least = layout_of(options).num_parameters;
       if (num_broadcast < least)
         fault(concat("before the first step, ", num_broadcast,

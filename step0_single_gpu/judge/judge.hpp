@@ -20,13 +20,9 @@
 
 namespace ladder {
 
-// A step's trainer, and how its sums compare with step 0's.
+// A step's trainer, and what the judge must know of it besides.
 struct JudgedTrainer {
   Trainer trainer;
-  // With several microbatches its sums have another order than step 0's, and so have to be exact.
-  bool sums_each_microbatch = false;
-  // Ranks may start with different parameters; rank 0's count.
-  bool starts_by_broadcast = true;
   // False if a library sends the gradients, from buffers of its own (category: communication).
   bool sends_in_place = true;
   // Varies options that only this step has; gets the number of the case, from 0 on. That of the

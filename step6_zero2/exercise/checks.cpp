@@ -169,7 +169,7 @@ std::vector<std::string> check(Communicator& comm) {
 }  // namespace step6
 
 std::vector<std::string> judge_linked(Communicator& comm) {
-  Judge judge({.trainer = step6::trainer(), .sums_each_microbatch = true}, comm);
+  Judge judge({.trainer = step6::trainer()}, comm);
   return judge.all_cases_are_right() ? step6::check(comm) : judge.faults();
 }
 

@@ -355,8 +355,6 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   if (!of_halves.empty()) return of_halves;
   Judge judge(
       {.trainer = step7::trainer(),
-       .sums_each_microbatch = true,
-       .starts_by_broadcast = false,
        .vary = [](TrainOptions& options,
                   int number) { options.set<PrefetchOptions>().num_units = (number + 1) % 3; }},
       comm);

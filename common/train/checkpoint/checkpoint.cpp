@@ -253,7 +253,7 @@ std::string write_checkpoint(const fs::path& partial, std::int64_t step, const T
   if (!state.history.empty()) json["history"] = state.history;
   if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
   json["state_hash"] = state_hash(json);
-  write_text_file(partial / "state.json", ladder::to_text(json, 2) + "\n");
+  write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
   return param_hash;
 }
