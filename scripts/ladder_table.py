@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from compare_runs import differences
-from launcher.accounts import HELD, bytes_sent, memory_faults
+from launcher.accounts import HELD, bytes_sent, differences_from_theory
 from launcher.checkout import write_or_fail
 from launcher.console import SelfTest
 from launcher.rungs import FILE, is_corpus, read_rungs
@@ -31,7 +31,6 @@ from stand_ins import made_report, spoil, write_run
 # frequencies has 3.53. For a lower loss, attention must have learned something.
 BIGRAM_LOSS = 2.04
 MINUS = "–"
-WIDE_TOKENS = (20240801).to_bytes(4, "little")  # how llm.c's files of 4 bytes per token begin
 
 
 def equality_faults(rung, run):
@@ -42,62 +41,13 @@ def equality_faults(rung, run):
     return [f"it does not equal {rung.equals}{how}: {line}" for line in lines]
 
 
-def memory_faults_of_ranks(report):
-    accounts = zip(report["memory"], report["memory_theory"])  # ranks that are threads of one process have none of their own
-    return [f"rank {rank} {fault}" for rank, (held, theory) in enumerate(accounts) if held is not None
-            for fault in memory_faults(held, theory, report["config"])]  # fmt: skip
-
-
-def traffic_faults(report):
-    faults = []
-    for rank, (metered, theory) in enumerate(zip(report["traffic"], report["traffic_theory"])):
-        for operation, counts in metered.items():
-            for kind, count in counts.items():
-                if count != theory[operation][kind]:
-                    name = f"{operation}, {kind}" if kind != "bytes_sent" else f"{operation}, bytes sent"
-                    faults.append(f"rank {rank}, {name}: {count}, theory says {theory[operation][kind]}")
-        if bytes_sent(metered) != theory["bytes_sent"]:
-            faults.append(f"rank {rank} sent {bytes_sent(metered)} bytes, theory says {theory['bytes_sent']}")
-    return faults
-
-
-def token_bytes(config):
-    """Of a token as it is stored: 4 in llm.c's wide format, 2 elsewhere."""
-    path = Path(config["data"])
-    if path.suffix != ".bin":
-        return 2
-    with path.open("rb") as file:
-        return 4 if file.read(4) == WIDE_TOKENS else 2
-
-
-def whole_bytes_read(report):
-    """By a rank that reads the data of all, from the format: a row of n targets takes n + 1 tokens. The least and the
-    most: of documents, rows of any length, the report does not say how many there were."""
-    config, targets = report["config"], sum(report["target_tokens"])
-    replicas = report["data_parallel_size"] * config.get("simulate-ranks", 1)
-    microbatches = config["num-microbatches"] * config.get("accumulation", 1)
-    full_rows = len(report["losses"]) * replicas * config["micro-batch-size"] * microbatches
-    rows = targets / config["context"]
-    least, most = (rows, rows) if config["rows"] == "windows" else (min(rows, full_rows), full_rows)
-    return (targets + least) * token_bytes(config), (targets + most) * token_bytes(config)
-
-
-def expected_bytes_read(rung, report):
-    """By each rank, windows; the most of it, if every replica has its equal share."""
-    return whole_bytes_read(report)[1] / (report["data_parallel_size"] if rung.reads == "share" else 1)
-
-
 def data_faults(rung, report, of_all):
+    """Of what all ranks read together, or each of them: all stages of a pipeline read what their replica trains on."""
     if rung.reads == "-":
         return []
-    read, wanted = report["data_bytes_read"], expected_bytes_read(rung, report)
-    if report["config"]["rows"] == "windows":
-        return [f"rank {rank} read {size} bytes of data, not {wanted:.0f}" for rank, size in enumerate(read) if size != wanted]
-    least, most = whole_bytes_read(report)
-    stages = report["world_size"] // report["data_parallel_size"]  # each reads what its replica does
-    wholes = [sum(read) // stages] if rung.reads == "share" else read
-    faults = [f"its ranks read {whole} bytes of data, not {of_all}" for whole in wholes if whole != of_all]
-    return faults + [f"{whole} bytes of data are not from {least:.0f} to {most:.0f}" for whole in wholes if not least <= whole <= most]
+    read, stages = report["data_bytes_read"], report["world_size"] // report["data_parallel_size"]
+    wholes = [sum(read) / stages] if rung.reads == "share" else read
+    return [f"its ranks read {whole:.0f} bytes of data, not {of_all}" for whole in wholes if whole != of_all]
 
 
 def identity_faults(rung, report, num_ranks):
@@ -106,7 +56,7 @@ def identity_faults(rung, report, num_ranks):
         faults.append(f"its report is from {report['step']} on {report['world_size']} ranks")
     if report["first_step"] != 0:
         faults.append(f"its report begins after step {report['first_step']}")
-    for key in ("memory", "memory_theory", "traffic", "traffic_theory", "data_bytes_read"):
+    for key in ("memory", "memory_theory", "traffic", "traffic_theory", "data_bytes_read", "differences"):
         if len(report[key]) != ranks:
             faults.append(f"its report has {key} of {len(report[key])} ranks, not {ranks}")
     return faults
@@ -152,7 +102,7 @@ def make_row(rung, report):
         "equals": rung.equals,
         "final_loss": report["losses"][-1] if report["losses"] else None,
         "data_per_step": max(report["data_bytes_read"]) / steps,
-        "data_per_step_theory": None if rung.reads == "-" else expected_bytes_read(rung, report) / steps,
+        "data_per_step_theory": None if None in report["data_bytes_theory"] else max(report["data_bytes_theory"]) / steps,
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
         "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"]) / steps,
         "tokens_per_second": report.get("tokens_per_second"),
@@ -173,7 +123,7 @@ def judge(run, rungs, num_ranks, is_short, own=()):
         of_all = reports[rungs[0].name]["data_bytes_read"][0]
         row = make_row(rung, report) | {"is_own": rung.step in own}
         row["faults"] = identity_faults(rung, report, num_ranks) + loss_faults(report, is_short)
-        row["faults"] += memory_faults_of_ranks(report) + traffic_faults(report) + data_faults(rung, report, of_all)
+        row["faults"] += differences_from_theory(report) + data_faults(rung, report, of_all)
         if rung.equals != "-":
             row.update(distances(report, reports[rung.equals]))
             row["bits_equal"] = not differences(run / rung.name, run / rung.equals)
@@ -231,7 +181,6 @@ BOUNDS = {
     (1, "corpus"): {"oracle": "-", "first": "bits", "second": "bits", "third": "bits", "pairs": "-"},
     (2, "own.txt"): {"oracle": "-", "first": "bits", "second": "bits", "third": "1e-3"},
 }
-DOCUMENTS = {"config": {"rows": "documents"}}
 
 
 def right_report(rung):
@@ -272,23 +221,14 @@ PLANTED = [
     ("pairs", ("val_losses",), [], False, "not below its first loss"),
     ("pairs", ("val_losses",), [], True, None),
     ("pairs", ("data_bytes_read", 0), 1, False, None),
-    ("second", ("memory", 1, "gradients"), 204, False, "rank 1 holds 204 bytes of gradients, theory says 200"),
-    ("second", ("memory", 1, "communication"), 4, False, "rank 1 holds 4 bytes of communication"),
-    ("second", ("memory", 0, "other_by_name"), {"unnamed": 4}, False, "rank 0 holds 4 bytes of unnamed, theory says at most 0"),
     ("second", ("memory",), [None, None], False, None),
-    ("second", ("traffic", 1, "all_reduce", "calls"), 11, False, "rank 1, all_reduce, calls: 11, theory says 10"),
-    ("second", ("traffic", 0, "broadcast", "messages"), 21, False, "rank 0, broadcast, messages: 21, theory says 20"),
-    ("second", ("traffic", 0, "broadcast", "bytes_sent"), 4, False, "rank 0 sent 4004 bytes, theory says 4000"),
-    ("oracle", ("data_bytes_read", 0), 2880, False, "rank 0 read 2880 bytes of data, not 1440"),
-    ("oracle", ("data_bytes_read", 0), 1439, False, "rank 0 read 1439 bytes of data, not 1440"),
-    ("first", ("data_bytes_read", 1), 720, False, "rank 1 read 720 bytes of data, not 1440"),
-    ("second", ("data_bytes_read",), [1440, 1440], False, "rank 0 read 1440 bytes of data, not 720"),
-    ("second", ("data_bytes_read",), [700, 740], False, "rank 0 read 700"),
-    ("second", (), DOCUMENTS | {"data_bytes_read": [700, 740]}, False, None),
-    ("second", (), DOCUMENTS | {"data_bytes_read": [700, 720]}, False, "its ranks read 1420 bytes of data, not 1440"),
-    ("oracle", (), DOCUMENTS, False, None),
-    ("oracle", (), DOCUMENTS | {"data_bytes_read": [1442]}, False, "1442 bytes of data are not from 1440 to 1440"),
-    ("oracle", (), DOCUMENTS | {"data_bytes_read": [88], "target_tokens": [4] * 10}, False, "not from 90 to 240"),
+    ("second", ("differences", 1), ["bytes of gradients: 204, not 200"], False, "rank 1: bytes of gradients: 204, not 200"),
+    ("second", ("differences",), [[]], False, "differences of 1 ranks"),
+    ("oracle", ("data_bytes_read", 0), 2880, False, None),
+    ("first", ("data_bytes_read", 1), 720, False, "read 720 bytes of data, not 1440"),
+    ("second", ("data_bytes_read",), [1440, 1440], False, "read 2880 bytes of data, not 1440"),
+    ("second", ("data_bytes_read",), [700, 740], False, None),
+    ("second", ("data_bytes_read",), [700, 720], False, "its ranks read 1420 bytes of data, not 1440"),
     ("second", ("losses", 1), 3.77, False, "it does not equal first: step 2: loss", 2),
     ("third", ("losses", 1), 3.77, False, "it does not equal second within 0.001: step 2: loss", 2),
 ]

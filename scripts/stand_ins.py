@@ -143,7 +143,8 @@ def made_report(num_ranks=2):
             "unit": "target tokens", "config": config, "first_step": 0, "was_stopped": False, "units_per_second": 6400.0, "param_hash": "f" * 32,
             "val_losses": [{"step": 5, "loss": 3.5}, {"step": 10, "loss": 3.0}], "memory": [memory] * num_ranks,
             "memory_theory": [state | peaks] * num_ranks, "traffic": [traffic] * num_ranks,
-            "traffic_theory": [traffic | {"bytes_sent": 4000}] * num_ranks, "data_bytes_read": [720] * num_ranks, **series}  # fmt: skip
+            "traffic_theory": [traffic | {"bytes_sent": 4000}] * num_ranks, "data_bytes_read": [720] * num_ranks, "data_bytes_theory": [720] * num_ranks,
+            "differences": [[]] * num_ranks, **series}  # fmt: skip
     return json.loads(json.dumps(made))  # no part is shared by two ranks
 
 

@@ -11,7 +11,8 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/
   return replica_state_bytes(options);
 }
 
-Traffic step_traffic(const TrainOptions& /*options*/, int world_size, int /*rank*/) {
+std::vector<Send> sends(const TrainOptions& /*options*/, const StepsTaken& /*steps*/,
+                        int world_size, int /*rank*/) {
   check_alone(world_size);
   return {};
 }

@@ -25,8 +25,9 @@ TrainReport train(const TrainOptions& options, Communicator& comm);
 // layout. Throws UsageError for several ranks.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// Zero: a single rank sends nothing.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+// Nothing, for a single rank has nobody to send to.
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 // The activations of a microbatch, and the token ids of a step.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
@@ -37,8 +38,9 @@ inline Trainer trainer() {
       .role = RankRole::kAlone,
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = every_step<step_traffic>,
+      .sends = sends,
       .working_bytes = working_bytes,
+      .tries = [](const TrainOptions&, int world_size) { return Tries(world_size == 1 ? 1 : 0); },
       .options = {.own = step_options<OracleOptions, MovedGraphs>()},
   };
 }

@@ -1,5 +1,4 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
-#include "common/comm/traffic_theory.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/cost.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
@@ -8,15 +7,22 @@
 namespace ladder {
 namespace {
 
-std::vector<std::int64_t> bucket_numels(const TrainOptions& options) {
-  return plan_reference_buckets(model_builder(options)({}, at::kMeta).units());
+std::vector<Unit> units_of(const TrainOptions& options) {
+  return model_builder(options)({}, at::kMeta).units();
+}
+
+std::int64_t num_trainable(const Unit& unit) {
+  std::int64_t numel = 0;
+  for (const NamedTensor& named : unit.tensors)
+    numel += named.tensor.requires_grad() ? named.tensor.numel() : 0;
+  return numel;
 }
 
 }  // namespace
 
 StateBytes reference_ddp_state_bytes(const TrainOptions& options) {
   StateBytes bytes = replica_state_bytes(options);
-  for (const std::int64_t numel : bucket_numels(options))
+  for (const std::int64_t numel : plan_reference_buckets(units_of(options)))
     bytes.communication += options.model.precision.grad_bytes() * numel;
   return bytes;
 }
@@ -29,12 +35,20 @@ std::int64_t reference_ddp_working_bytes(const TrainOptions& options, int world_
                        num_replicas);
 }
 
-Traffic reference_ddp_traffic(const TrainOptions& options, int world_size, int rank) {
-  Traffic traffic;
-  for (const std::int64_t numel : bucket_numels(options)) {
-    traffic += all_reduce_traffic(numel, options.model.precision.grad_bytes(), world_size, rank);
+void add_reference_buckets(SendPlan& plan, const TrainOptions& options) {
+  const std::vector<Unit> units = units_of(options);
+  auto layer = static_cast<int>(units.size()) - 1;  // that buckets have come to, from the last one
+  std::int64_t left = num_trainable(units.back());  // of its elements
+  for (const std::int64_t numel : plan_reference_buckets(units)) {
+    for (left -= numel; left < 0 && layer > 0;)
+      left += num_trainable(units[static_cast<std::size_t>(--layer)]);
+    plan.each_step({.phase = StepPhase::kAfterBackward,
+                    .layer = layer,
+                    .operation = CommOp::kAllReduce,
+                    .numel = numel,
+                    .element_bytes = options.model.precision.grad_bytes(),
+                    .wait = Wait::kForPhase});
   }
-  return traffic;
 }
 
 namespace step1 {
@@ -43,10 +57,12 @@ StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*ra
   return reference_ddp_state_bytes(options);
 }
 
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
-  Traffic traffic = reference_ddp_traffic(options, world_size, rank);
-  traffic += scalars_traffic(2, world_size, rank);
-  return traffic;
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int /*rank*/) {
+  SendPlan plan(steps, {.size = world_size});
+  add_reference_buckets(plan, options);
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
+  return plan.sends();
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {

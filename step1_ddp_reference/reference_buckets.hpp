@@ -16,10 +16,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/comm/traffic.hpp"
 #include "common/core/unit.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
+#include "common/train/sends.hpp"
 
 namespace ladder {
 
@@ -44,6 +44,6 @@ std::int64_t reference_ddp_working_bytes(const TrainOptions& options, int world_
                                          int num_replicas);
 
 // One all-reduce per bucket, without padding.
-Traffic reference_ddp_traffic(const TrainOptions& options, int world_size, int rank);
+void add_reference_buckets(SendPlan& plan, const TrainOptions& options);
 
 }  // namespace ladder

@@ -11,7 +11,8 @@ TrainReport train(const TrainOptions& options, Communicator& comm);  // collecti
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // One all-reduce per bucket of the Reducer, plus one of two doubles.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 // The activations of a microbatch, the token ids of all ranks, and the Reducer's buckets of other ranks.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
@@ -19,10 +20,12 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank
 inline Trainer trainer() {
   return {
       .step = "step1_ddp_reference",
+      .reads_all_data = true,
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = every_step<step_traffic>,
+      .sends = sends,
       .working_bytes = working_bytes,
+      .tries = never,  // it is there to be equalled
   };
 }
 

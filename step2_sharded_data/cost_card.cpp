@@ -9,9 +9,13 @@ StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*ra
   return reference_ddp_state_bytes(options);
 }
 
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
-  Traffic traffic = reference_ddp_traffic(options, world_size, rank);
-  return traffic += step_scalars_traffic(world_size, rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int /*rank*/) {
+  SendPlan plan(steps, {.size = world_size});
+  plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
+  add_reference_buckets(plan, options);
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
+  return plan.sends();
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {

@@ -1,7 +1,6 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include <algorithm>
 
-#include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step3_naive_dp/train.hpp"
 
@@ -11,13 +10,18 @@ StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*ra
   return replica_state_bytes(options);
 }
 
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
-  Traffic traffic = step_scalars_traffic(world_size, rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int /*rank*/) {
+  SendPlan plan(steps, {.size = world_size});
+  plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
   for (const FlatTensor& tensor : layout_of(options).tensors) {
-    traffic +=
-        all_reduce_traffic(tensor.numel, options.model.precision.grad_bytes(), world_size, rank);
+    plan.each_step({.phase = StepPhase::kGradients,
+                    .operation = CommOp::kAllReduce,
+                    .numel = tensor.numel,
+                    .element_bytes = options.model.precision.grad_bytes()});
   }
-  return traffic;
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
+  return plan.sends();
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {

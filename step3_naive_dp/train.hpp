@@ -11,7 +11,8 @@ TrainReport train(const TrainOptions& options, Communicator& comm);  // collecti
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // One all-reduce per tensor, without padding, plus one of a single double and one of two.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 // The activations of a microbatch; later, what other ranks send of a tensor.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
@@ -21,7 +22,7 @@ inline Trainer trainer() {
       .step = "step3_naive_dp",
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = every_step<step_traffic>,
+      .sends = sends,
       .working_bytes = working_bytes,
   };
 }

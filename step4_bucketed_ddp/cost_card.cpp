@@ -1,5 +1,4 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
-#include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 #include "step4_bucketed_ddp/train.hpp"
@@ -10,14 +9,21 @@ StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*ra
   return replica_state_bytes(options);
 }
 
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
-  Traffic traffic = step_scalars_traffic(world_size, rank);
-  const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
-  for (const GradientBucket& bucket : plan_buckets(layout_of(options), capacity_bytes)) {
-    traffic +=
-        all_reduce_traffic(bucket.numel, options.model.precision.grad_bytes(), world_size, rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int /*rank*/) {
+  const FlatLayout layout = layout_of(options);
+  SendPlan plan(steps, {.size = world_size});
+  plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
+  for (const GradientBucket& bucket : plan_buckets(layout, bucket_capacity_bytes(options))) {
+    plan.each_step({.phase = StepPhase::kAfterBackward,
+                    .layer = layer_at(layout, bucket.start),
+                    .operation = CommOp::kAllReduce,
+                    .numel = bucket.numel,
+                    .element_bytes = layout.precision.grad_bytes(),
+                    .wait = Wait::kForPhase});
   }
-  return traffic;
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
+  return plan.sends();
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {

@@ -12,7 +12,8 @@ TrainReport train(const TrainOptions& options, Communicator& comm);  // collecti
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // One all-reduce per bucket, padding included, plus one of a single double and one of two.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 // The activations of a microbatch, and what other ranks send of the buckets in flight, maybe all.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
@@ -22,7 +23,7 @@ inline Trainer trainer() {
       .step = "step4_bucketed_ddp",
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = every_step<step_traffic>,
+      .sends = sends,
       .working_bytes = working_bytes,
       .options = {.own = step_options<BucketOptions>()},
   };

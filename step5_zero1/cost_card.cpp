@@ -1,12 +1,31 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include <algorithm>
 
-#include "common/comm/traffic_theory.hpp"
+#include "common/optim/norm.hpp"
 #include "common/train/cost.hpp"
 #include "step5_zero1/shard_plan.hpp"
 #include "step5_zero1/train.hpp"
 
-namespace ladder::step5 {
+namespace ladder {
+
+Send norm_send(StepPhase phase, const FlatLayout& layout) {
+  return {.phase = phase,
+          .operation = CommOp::kAllGather,
+          .numel = layout.numel / kNormBlock,
+          .element_bytes = sizeof(double)};
+}
+
+void add_parameter_gathers(SendPlan& plan, const FlatLayout& layout) {
+  for (const GradientBucket& unit : plan_unit_buckets(layout)) {
+    plan.each_step({.phase = StepPhase::kUpdated,
+                    .operation = CommOp::kAllGather,
+                    .numel = unit.numel,
+                    .element_bytes = layout.precision.param_bytes(),
+                    .wait = Wait::kForPhase});
+  }
+}
+
+namespace step5 {
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
   const std::int64_t numel = layout_of(options, shard_multiple(world_size)).numel;
@@ -15,17 +34,28 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/
           .optimizer = optimizer_bytes(options, numel / world_size)};
 }
 
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int /*rank*/) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic traffic = step_scalars_traffic(world_size, rank);
-  traffic += norm_traffic(layout, world_size, rank);
+  SendPlan plan(steps, {.size = world_size});
+  plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
   for (const GradientBucket& unit : plan_unit_buckets(layout)) {
-    traffic +=
-        reduce_scatter_traffic(unit.numel, options.model.precision.grad_bytes(), world_size, rank);
-    traffic +=
-        all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);
+    plan.each_step({.phase = StepPhase::kAfterBackward,
+                    .layer = layer_at(layout, unit.start),
+                    .operation = CommOp::kReduceScatter,
+                    .numel = unit.numel,
+                    .element_bytes = layout.precision.grad_bytes(),
+                    .wait = Wait::kForPhase});
   }
-  return traffic;
+  plan.each_step(norm_send(StepPhase::kGradients, layout));
+  add_parameter_gathers(plan, layout);
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
+  return plan.sends();
+}
+
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int /*rank*/) {
+  const auto numel = static_cast<double>(layout_of(options, shard_multiple(world_size)).numel);
+  return {.updated = numel / world_size, .normed = numel / world_size + numel};
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
@@ -35,4 +65,5 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*ra
   return ladder::working_bytes(options, {.after = std::max(all, 4.0 * largest_unit(layout))});
 }
 
-}  // namespace ladder::step5
+}  // namespace step5
+}  // namespace ladder

@@ -72,8 +72,4 @@ std::vector<OptimizerSlice> plan_own_updates(const ShardPlan& plan,
   return updates;
 }
 
-Traffic norm_traffic(const FlatLayout& layout, int world_size, int rank) {
-  return all_gather_traffic(layout.numel / kNormBlock, sizeof(double), world_size, rank);
-}
-
 }  // namespace ladder

@@ -16,9 +16,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/comm/traffic.hpp"
 #include "common/optim/flat_layout.hpp"
 #include "common/optim/optimizer.hpp"
+#include "common/train/sends.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 
 namespace ladder {
@@ -59,7 +59,11 @@ std::vector<OptimizerSlice> plan_own_updates(const ShardPlan& plan,
                                              const std::vector<at::Tensor>& params,
                                              const std::vector<at::Tensor>& grads);
 
-// Theory: what the all_gather in sharded_norm() sends, one double per block of 1024 elements.
-Traffic norm_traffic(const FlatLayout& layout, int world_size, int rank);
+// ---- For cost cards -------------------------------------------------------------------------------
+
+// The all_gather of sharded_norm(): one double per block of 1024 elements.
+Send norm_send(StepPhase phase, const FlatLayout& layout);
+// Those of all_gather_parameters(): one of each unit.
+void add_parameter_gathers(SendPlan& plan, const FlatLayout& layout);
 
 }  // namespace ladder

@@ -51,7 +51,7 @@ TEST(CostCard, SaysWhatTheLessonSays) {
     EXPECT_EQ(step5::state_bytes(options, n, n - 1).total(), 8 * padded[n] + 8 * padded[n] / n);
   }
   EXPECT_EQ(layout_of(options).numel, 842752);
-  const Traffic sent = step5::step_traffic(options, 4, 0);
+  const Traffic sent = step5::trainer().traffic(options, {}, 4, 0);
   EXPECT_EQ(sent[CommOp::kReduceScatter].bytes_sent, 3 * 860160);
   EXPECT_EQ(sent[CommOp::kAllGather].bytes_sent, 3 * 860160 + 5040);
   EXPECT_EQ(sent.bytes_sent(), 5166056);

@@ -12,18 +12,24 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // One reduce_scatter and one all_gather per unit; one all_gather of the norm's block sums; one
 // all-reduce of a single double and one of two.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 // The activations of a microbatch; later, what other ranks send of all units, or one unit for a save.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
+// The optimizer and the norm of the gradients are about the rank's slices, the norm of the parameters
+// about all.
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {
   return {
       .step = "step5_zero1",
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = every_step<step_traffic>,
+      .sends = sends,
       .working_bytes = working_bytes,
+      .optimizer_work = optimizer_work,
   };
 }
 

@@ -1,7 +1,6 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include <algorithm>
 
-#include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
 #include "step6_zero2/train.hpp"
@@ -21,11 +20,15 @@ std::int64_t gradient_bytes_in_flight(const FlatLayout& layout, std::int64_t num
   return layout.precision.grad_bytes() * most;
 }
 
-Traffic sharder_traffic(const FlatLayout& layout, int world_size, int rank) {
-  Traffic traffic;
-  for (const GradientBucket& unit : plan_unit_buckets(layout))
-    traffic += reduce_scatter_traffic(unit.numel, layout.precision.grad_bytes(), world_size, rank);
-  return traffic;
+void add_gradient_sends(SendPlan& plan, const FlatLayout& layout) {
+  for (const GradientBucket& unit : plan_unit_buckets(layout)) {
+    plan.each_microbatch({.phase = StepPhase::kAfterBackward,
+                          .layer = layer_at(layout, unit.start),
+                          .operation = CommOp::kReduceScatter,
+                          .numel = unit.numel,
+                          .element_bytes = layout.precision.grad_bytes(),
+                          .wait = Wait::kForNext});
+  }
 }
 
 namespace step6 {
@@ -42,19 +45,21 @@ StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*ra
                                                 options.data.num_microbatches)};
 }
 
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int /*rank*/) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic sent = step_scalars_traffic(world_size, rank);
-  sent += norm_traffic(layout, world_size, rank);
-  for (const GradientBucket& unit : plan_unit_buckets(layout))
-    sent += all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);
-  sent *= steps.count();
-  Traffic gradients = microbatch_traffic(options, world_size, rank);
-  return sent += gradients *= steps.batches.microbatches;
+  SendPlan plan(steps, {.size = world_size});
+  plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
+  add_gradient_sends(plan, layout);
+  plan.each_step(norm_send(StepPhase::kGradients, layout));
+  add_parameter_gathers(plan, layout);
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
+  return plan.sends();
 }
 
-Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank) {
-  return sharder_traffic(layout_of(options, shard_multiple(world_size)), world_size, rank);
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int /*rank*/) {
+  const auto numel = static_cast<double>(layout_of(options, shard_multiple(world_size)).numel);
+  return {.updated = numel / world_size, .normed = numel / world_size + numel};
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {

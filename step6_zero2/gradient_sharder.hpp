@@ -92,7 +92,7 @@ class GradientSharder {
 // embedding of one is in flight while the head of the next is being filled.
 std::int64_t gradient_bytes_in_flight(const FlatLayout& layout, std::int64_t num_microbatches);
 
-// Theory: what one backward sends, a reduce_scatter per unit.
-Traffic sharder_traffic(const FlatLayout& layout, int world_size, int rank);
+// What each backward sends: a reduce_scatter per unit.
+void add_gradient_sends(SendPlan& plan, const FlatLayout& layout);
 
 }  // namespace ladder

@@ -15,12 +15,15 @@ StateBytes transient_bytes(const TrainOptions& options, int world_size, int rank
 
 // Per unit and optimizer step, one reduce_scatter per microbatch and one all_gather; one all_gather
 // of the norm's block sums; one all-reduce of a single double and one of two.
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
-// The part of that which each microbatch sends.
-Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 // The activations of a microbatch, and what other ranks send of a unit; or one unit for a save.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
+// The optimizer and the norm of the gradients are about the rank's slices, the norm of the parameters
+// about all.
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {
   return {
@@ -28,9 +31,10 @@ inline Trainer trainer() {
       .sums_each_microbatch = true,
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = traffic,
+      .sends = sends,
       .transient_bytes = transient_bytes,
       .working_bytes = working_bytes,
+      .optimizer_work = optimizer_work,
   };
 }
 

@@ -1,7 +1,6 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include <algorithm>
 
-#include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
 #include "step7_zero3/sharded_model.hpp"
@@ -23,6 +22,28 @@ std::int64_t peak_whole_numel(const FlatLayout& layout, int prefetch, bool is_ti
 }
 
 namespace step7 {
+namespace {
+
+// Forward and backward need one unit after the other, and each is gathered some units ahead. The last
+// one is still whole when backward begins, and the embedding's backward reads no parameter.
+void add_unit_gathers(SendPlan& plan, const FlatLayout& layout, int num_ahead) {
+  const int last = static_cast<int>(layout.units.size()) - 1;
+  const auto gather = [&](StepPhase phase, int unit, int before_layer) {
+    plan.each_microbatch({.phase = phase,
+                          .layer = before_layer,
+                          .operation = CommOp::kAllGather,
+                          .numel = layout.units[static_cast<std::size_t>(unit)].numel,
+                          .element_bytes = layout.precision.param_bytes(),
+                          .wait = Wait::kForLayer,
+                          .needed_by = unit});
+  };
+  for (int unit = 0; unit <= last; ++unit)
+    gather(StepPhase::kBeforeForward, unit, std::max(unit - num_ahead, 0));
+  for (int unit = last - 1; unit > 0; --unit)
+    gather(StepPhase::kBeforeBackward, unit, std::min(unit + num_ahead, last));
+}
+
+}  // namespace
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
   const std::int64_t own = layout_of(options, shard_multiple(world_size)).numel / world_size;
@@ -39,25 +60,22 @@ StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*ra
           .gradients = gradient_bytes_in_flight(layout, options.data.num_microbatches)};
 }
 
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int /*rank*/) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic sent = step_scalars_traffic(world_size, rank);
-  for (int norm = 0; norm < 2; ++norm) sent += norm_traffic(layout, world_size, rank);
-  sent *= steps.count();
-  Traffic microbatches = microbatch_traffic(options, world_size, rank);
-  return sent += microbatches *= steps.batches.microbatches;
+  SendPlan plan(steps, {.size = world_size});
+  plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
+  add_unit_gathers(plan, layout, options.get<PrefetchOptions>().num_units);
+  add_gradient_sends(plan, layout);
+  plan.each_step(norm_send(StepPhase::kGradients, layout));
+  plan.each_step(norm_send(StepPhase::kEnd, layout));
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
+  return plan.sends();
 }
 
-Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank) {
-  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic traffic = sharder_traffic(layout, world_size, rank);
-  for (std::size_t u = 0; u < layout.units.size(); ++u) {
-    const bool is_block = u > 0 && u + 1 < layout.units.size();
-    for (int gather = 0; gather < (is_block ? 2 : 1); ++gather)
-      traffic += all_gather_traffic(layout.units[u].numel, layout.precision.param_bytes(),
-                                    world_size, rank);
-  }
-  return traffic;
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int /*rank*/) {
+  const auto numel = static_cast<double>(layout_of(options, shard_multiple(world_size)).numel);
+  return {.updated = numel / world_size, .normed = 2 * numel / world_size};
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {

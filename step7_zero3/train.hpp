@@ -33,12 +33,14 @@ StateBytes transient_bytes(const TrainOptions& options, int world_size, int rank
 
 // Per unit and microbatch, one reduce_scatter and one all_gather (two for a block); two all_gathers
 // of block sums, for two norms; one all-reduce of a single double and one of two.
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
-// The part of that which each microbatch sends.
-Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 // The activations of a microbatch, and what other ranks send of a unit; or one unit for a save.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
+// Optimizer and norms are about the rank's slices.
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {
   return {
@@ -47,9 +49,10 @@ inline Trainer trainer() {
       .starts_by_broadcast = false,
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = traffic,
+      .sends = sends,
       .transient_bytes = transient_bytes,
       .working_bytes = working_bytes,
+      .optimizer_work = optimizer_work,
       .options = {.own = step_options<PrefetchOptions>()},
   };
 }

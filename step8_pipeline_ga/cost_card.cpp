@@ -2,9 +2,9 @@
 #include "step8_pipeline_ga/train.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <bit>
 
-#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
 #include "common/train/cost.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
@@ -15,22 +15,58 @@
 namespace ladder::step8 {
 namespace {
 
-// Of a forward through all chunks, or of the backward: each chunk sends every microbatch on, but
-// the model's last one, and receives it, but the first one.
-Traffic messages(const TrainOptions& options, const BatchCounts& batches, const Place& place,
-                 bool is_backward) {
-  const std::int64_t own = options.get<PipelineOptions>().chunks_per_stage;
-  std::int64_t num_sent = own - (place.stage == place.num_stages - 1 ? 1 : 0);
-  std::int64_t num_received = own - (place.stage == 0 ? 1 : 0);
-  if (is_backward) std::swap(num_sent, num_received);
-  const std::int64_t calls = num_sent * batches.microbatches;
-  const std::int64_t bytes_per_row = batch_shape(options).rows_per_sample * options.model.context *
-                                     options.model.channels * options.model.precision.param_bytes();
-  Traffic traffic;
-  traffic[CommOp::kSend] = {calls, num_sent * batches.rows * bytes_per_row, calls};
-  traffic[CommOp::kRecv] = {.calls = num_received * batches.microbatches};
-  return traffic;
-}
+// The messages of a stage: each of its chunks receives what the chunk before it, in this direction,
+// has made of a microbatch, and sends its own result on.
+class Messages {
+ public:
+  Messages(SendPlan& plan, const TrainOptions& options, const Place& place, const PipelineCut& cut)
+      : plan_(plan), options_(options), place_(place), cut_(cut) {}
+
+  void forward() {
+    for (const std::size_t chunk : cut_.chunks_on(place_.stage)) {
+      if (chunk > 0) receive(StepPhase::kBeforeForward, cut_.chunks[chunk].front(), -1);
+      if (chunk + 1 < cut_.chunks.size())
+        send(StepPhase::kAfterForward, cut_.chunks[chunk].back(), 1);
+    }
+  }
+  void backward() {
+    for (const std::size_t chunk : cut_.chunks_on(place_.stage)) {
+      if (chunk + 1 < cut_.chunks.size())
+        receive(StepPhase::kBeforeBackward, cut_.chunks[chunk].back(), 1);
+      if (chunk > 0) send(StepPhase::kAfterBackward, cut_.chunks[chunk].front(), -1);
+    }
+  }
+
+ private:
+  // The ranks of two neighboring stages, of which this is the first.
+  RankGroup with_neighbor(int step) const {
+    const int neighbor = (place_.stage + step + place_.num_stages) % place_.num_stages;
+    const int first = place_.replica * place_.num_stages + place_.stage;
+    return {.first = first, .stride = neighbor - place_.stage, .size = 2};
+  }
+  void receive(StepPhase phase, std::int64_t layer, int step) {
+    plan_.each_microbatch({.phase = phase,
+                           .layer = static_cast<int>(layer),
+                           .operation = CommOp::kRecv,
+                           .group = with_neighbor(step)});
+  }
+  void send(StepPhase phase, std::int64_t layer, int step) {
+    const std::int64_t rows = batch_shape(options_).rows_per_sample * options_.data.microbatch_size;
+    plan_.each_microbatch({.phase = phase,
+                           .layer = static_cast<int>(layer),
+                           .operation = CommOp::kSend,
+                           .numel = rows * options_.model.context * options_.model.channels,
+                           .element_bytes = options_.model.precision.param_bytes(),
+                           .wait = Wait::kForNothing,
+                           .group = with_neighbor(step)},
+                          /*full_rows=*/options_.data.microbatch_size);
+  }
+
+  SendPlan& plan_;
+  const TrainOptions& options_;
+  const Place& place_;
+  const PipelineCut& cut_;
+};
 
 // What a chunk holds of one microbatch, in bytes: until its backward is over; at most in it; and of
 // that, what comes on top of the layers that still keep theirs.
@@ -145,31 +181,87 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
           .optimizer = optimizer_bytes(options, own)};
 }
 
-Traffic forward_traffic(const TrainOptions& options, const BatchCounts& batches,
-                        const Place& place) {
-  return messages(options, batches, place, /*is_backward=*/false);
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank) {
+  const Place place = place_of(options, world_size, rank);
+  const auto own =
+      static_cast<double>(plan_stage(options, place.num_stages, place.stage).layout.numel);
+  return {.updated = own, .normed = 2 * own};
 }
 
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
+void add_forward_sends(SendPlan& plan, const TrainOptions& options, const Place& place,
+                       const PipelineCut& cut) {
+  Messages(plan, options, place, cut).forward();
+}
+
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank) {
   const Place place = place_of(options, world_size, rank);
-  const StagePlan plan = plan_stage(options, place.num_stages, place.stage);
-  Traffic sent = scalars_traffic(1, place.num_replicas, place.replica);
-  sent += scalars_traffic(2, world_size, rank);
-  for (int norm = 0; norm < 2; ++norm)
-    sent += scalars_traffic(plan.num_norm_blocks, place.num_stages, place.stage);
-  const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
+  const StagePlan stage = plan_stage(options, place.num_stages, place.stage);
+  const int first = place.replica * place.num_stages;  // the rank of this replica's first stage
+  const RankGroup stages = {.first = first, .size = place.num_stages};
+  const RankGroup replicas = {
+      .first = place.stage, .stride = place.num_stages, .size = place.num_replicas};
+  const RankGroup ends = {.first = first, .stride = place.num_stages - 1, .size = 2};
+  const RankGroup world = {.size = world_size};
+
+  SendPlan plan(steps, replicas);
+  plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
+  if (options.get<PipelineOptions>().docs_per_step > 0)  // each microbatch's are counted
+    plan.each_microbatch({.phase = StepPhase::kStart, .numel = 1, .element_bytes = sizeof(double)});
+  Messages messages(plan, options, place, stage.cut);
+  messages.forward();
+  messages.backward();
   const std::int64_t grad_bytes = options.model.precision.grad_bytes();
-  for (const GradientBucket& bucket : plan_buckets(plan.layout, capacity_bytes))
-    sent += all_reduce_traffic(bucket.numel, grad_bytes, place.num_replicas, place.replica);
-  if (plan.tied)
-    sent += all_reduce_traffic(plan.tied->numel, grad_bytes, 2, place.stage == 0 ? 0 : 1);
-  sent *= steps.count();
-  if (options.get<PipelineOptions>().docs_per_step > 0) {  // each microbatch's are counted
-    Traffic counts = scalars_traffic(1, place.num_replicas, place.replica);
-    sent += counts *= steps.batches.microbatches;
+  for (const GradientBucket& bucket : plan_buckets(stage.layout, bucket_capacity_bytes(options))) {
+    plan.each_step({.phase = StepPhase::kGradients,
+                    .operation = CommOp::kAllReduce,
+                    .numel = bucket.numel,
+                    .element_bytes = grad_bytes,
+                    .wait = Wait::kForPhase});
   }
-  sent += forward_traffic(options, steps.batches, place);
-  return sent += messages(options, steps.batches, place, /*is_backward=*/true);
+  if (stage.tied) {
+    plan.each_step({.phase = StepPhase::kGradients,
+                    .operation = CommOp::kAllReduce,
+                    .numel = stage.tied->numel,
+                    .element_bytes = grad_bytes,
+                    .group = ends});
+  }
+  plan.sum_of_doubles(StepPhase::kGradients, stage.num_norm_blocks, stages);
+  plan.sum_of_doubles(StepPhase::kEnd, stage.num_norm_blocks, stages);
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums, world);
+  return plan.sends();
+}
+
+Tries tries(const TrainOptions& options, int world_size) {
+  constexpr std::int64_t kMostForwards = 20'000;  // of a pipeline that a planner goes through
+  const auto is_given = [&](const char* name) { return options.given.contains(name); };
+  const std::int64_t each = is_given("num-microbatches") ? options.data.num_microbatches : 1;
+  std::vector<int> stages;
+  if (is_given("pipeline-stages")) {
+    stages = {options.get<PipelineOptions>().num_stages};
+  } else {
+    for (int number = 2; number <= 64; number *= 2)
+      if (world_size % number == 0) stages.push_back(number);
+    if (!std::has_single_bit(static_cast<unsigned>(world_size))) stages.push_back(world_size);
+    std::erase_if(stages, [&](int number) { return number > options.model.layers; });
+  }
+  Tries all;
+  for (const int number : stages) {
+    if (number * each * number > kMostForwards) continue;
+    std::string words;
+    if (!is_given("pipeline-stages")) words += concat("--pipeline-stages ", number);
+    if (!is_given("local-batch-size") && !is_given("accumulation"))
+      words += concat(" --num-microbatches ", each * number);
+    if (is_given("pipeline-schedule")) {
+      all.push_back(words);
+      continue;
+    }
+    for (const char* schedule : {"1f1b", "gpipe", "zero-bubble"})
+      all.push_back(concat(words, " --pipeline-schedule ", schedule));
+    if (2 * number <= options.model.layers)
+      all.push_back(concat(words, " --pipeline-schedule interleaved --chunks-per-stage 2"));
+  }
+  return all;
 }
 
 }  // namespace ladder::step8

@@ -6,6 +6,7 @@
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/runner/step_objective.hpp"
+#include "step8_pipeline_ga/stage/pipeline_cut.hpp"
 
 namespace ladder::step8 {
 
@@ -19,7 +20,8 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // The buckets of the stage's own gradients among its replicas, activations and their gradients to
 // its neighbors, a tied embedding's gradient, the block sums of two norms, and three scalars.
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 // The activations of all live microbatches of the stage, messages that have come or wait to go, and
 // what other ranks send of the buckets in flight, maybe all. Nothing if each step decides how many
@@ -32,9 +34,12 @@ struct Place {
 };
 Place place_of(const TrainOptions& options, int world_size, int rank);
 
-// The activations of one forward of these microbatches: from every chunk but the model's last.
-Traffic forward_traffic(const TrainOptions& options, const BatchCounts& batches,
-                        const Place& place);
+// The activations of each microbatch, from every chunk but the model's last.
+void add_forward_sends(SendPlan& plan, const TrainOptions& options, const Place& place,
+                       const PipelineCut& cut);
+
+// Several numbers of stages, each with several schedules.
+Tries tries(const TrainOptions& options, int world_size);
 
 // Four microbatches, so that stages have something to do at the same time.
 inline TrainOptions default_options() {
@@ -43,6 +48,9 @@ inline TrainOptions default_options() {
   return options;
 }
 
+// Optimizer and norms are about the rank's own stage.
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank);
+
 inline Trainer trainer() {
   return {
       .step = "step8_pipeline_ga",
@@ -50,11 +58,13 @@ inline Trainer trainer() {
       .train = [](const TrainOptions& options,
                   Communicator& comm) { return train(options, comm, next_token); },
       .state_bytes = state_bytes,
-      .traffic = traffic,
+      .sends = sends,
       .working_bytes = working_bytes,
+      .optimizer_work = optimizer_work,
       .num_stages = num_stages_of,
       .schedule = schedule_json,
       .bubble = bubble,
+      .tries = tries,
       .picture =
           Trainer::Picture{"--show-schedule",
                            "draw what each stage computes when, as text or into FILE.svg, and exit",

@@ -159,8 +159,9 @@ TEST_ON_RANKS(CompressedAverages, PollsMoveBothHalvesOfAnAverage) {
   GroupAverager group(comm);
   expect_sent_by_polls(group, all_reduce_traffic(kNumel, 4, size_, rank_));
   CompressedAverager compressed(comm, WireFormat::kBf16);
-  expect_sent_by_polls(compressed,
-                       compressed_average_traffic(kNumel, WireFormat::kBf16, size_, rank_));
+  expect_sent_by_polls(
+      compressed,
+      traffic_of(compressed_average_sends(kNumel, WireFormat::kBf16, size_, rank_), rank_));
 }
 
 // Workers come to the second half at different times, and use the group for other things meanwhile.

@@ -25,7 +25,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/comm/traffic.hpp"
+#include "common/train/sends.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/wire_format.hpp"
@@ -62,12 +62,14 @@ class CompressedAverager final : public Averager {
 //
 // which is on average 2(N−1)/N · encoded_bytes(numel), and a little more in int8, for a slice
 // begins a block.
-Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size, int rank);
+std::vector<Send> compressed_average_sends(std::int64_t numel, WireFormat format, int world_size,
+                                           int rank);
 
 // The averager that a run's options ask for. In fp32 it is GroupAverager, which needs one all-reduce,
 // or ExactAverager. Lifetime: the communicator outlives it.
 std::unique_ptr<Averager> make_averager(const TrainOptions& options, Communicator& comm);
 // What one average of it sends.
-Traffic average_traffic(const TrainOptions& options, std::int64_t numel, int world_size, int rank);
+std::vector<Send> average_sends(const TrainOptions& options, std::int64_t numel, int world_size,
+                                int rank);
 
 }  // namespace ladder

@@ -2,6 +2,7 @@
 #include "step9_diloco/train.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "common/optim/norm.hpp"
 #include "common/train/cost.hpp"
@@ -58,25 +59,43 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*ra
   return ladder::working_bytes(options, buffers);
 }
 
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank) {
   const auto& diloco = options.get<DilocoOptions>();
   const std::vector<Fragment> fragments = fragments_of(options);
   const std::int64_t save_every = options.output.save_every;
+  std::map<std::int64_t, std::int64_t> averages, sums;  // how many, by their numbers of elements
   std::int64_t last_shared = steps.first;
-  Traffic sent;
   for (std::int64_t step = steps.first + 1; step <= steps.last; ++step) {
     const DilocoAction due = plan_diloco(diloco, step);
     if (due.starts) {
       const std::int64_t index = fragment_of_round(diloco, (step - 1) / steps_per_round(diloco));
-      const Fragment& fragment = fragments[static_cast<std::size_t>(index)];
-      sent += average_traffic(options, fragment.numel, world_size, rank);
+      ++averages[fragments[static_cast<std::size_t>(index)].numel];
     }
     if (due.finishes || (save_every > 0 && step % save_every == 0) || world_size == 1) {
-      sent += scalars_traffic(4 * (step - last_shared) + 1, world_size, rank);
+      ++sums[4 * (step - last_shared) + 1];
       last_shared = step;
     }
   }
-  return sent;
+  SendPlan plan(steps, {.size = world_size});
+  for (const auto& [numel, times] : averages)
+    for (const Send& send : average_sends(options, numel, world_size, rank))
+      plan.add(send, send.times * times);
+  for (const auto& [numel, times] : sums)
+    plan.add({.numel = numel, .element_bytes = sizeof(double)}, times);
+  return plan.sends();
+}
+
+OptimizerWork optimizer_work(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
+  const auto numel = static_cast<double>(layout_of(options).numel);
+  const auto sync_every = static_cast<double>(options.get<DilocoOptions>().sync_every);
+  return {.updated = numel + numel / sync_every, .normed = 2 * numel};
+}
+
+Tries tries(const TrainOptions& options, int world_size) {
+  if (world_size == 1) return {};
+  if (options.given.contains("sync-every")) return {""};
+  return {"--sync-every 20", "--sync-every 100"};
 }
 
 Traffic largest_traffic(const TrainOptions& options, int world_size, int rank) {
@@ -88,7 +107,7 @@ Traffic largest_traffic(const TrainOptions& options, int world_size, int rank) {
   for (std::int64_t round = 0; round < diloco.num_fragments; ++round) {
     const std::int64_t start = (round + 1) * length - diloco.sync_delay;
     const std::int64_t first = start - (diloco.sync_delay == 0 ? length : 1);
-    const Traffic sent = traffic(unsaved, {first, start}, world_size, rank);
+    const Traffic sent = traffic_of(sends(unsaved, {first, start}, world_size, rank), rank);
     if (sent.bytes_sent() > largest.bytes_sent()) largest = sent;
   }
   return largest;

@@ -112,7 +112,7 @@ TEST_ON_RANKS(DilocoCostCard, ARunSendsWhatItSaysInEachFormat) {
           {.sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire}, 3, sums);
       const TrainReport report = step9::train(options, comm_);
       EXPECT_EQ(report.losses.size(), 12U);
-      EXPECT_EQ(report.traffic, step9::traffic(options, steps_of(report), size_, rank_));
+      EXPECT_EQ(report.traffic, step9::trainer().traffic(options, steps_of(report), size_, rank_));
     }
   }
 }

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/optim/norm.hpp"
 
@@ -58,10 +57,13 @@ void ExactAverager::start(at::Tensor values) {
   GroupAverager::start(std::move(values));
 }
 
-Traffic exact_average_traffic(std::int64_t numel, int world_size, int rank) {
-  const std::int64_t num_blocks = num_norm_blocks(numel);
-  Traffic traffic = all_gather_traffic(world_size * num_blocks, 4, world_size, rank);
-  return traffic += all_reduce_traffic(numel, 4, world_size, rank);
+std::vector<Send> exact_average_sends(std::int64_t numel, int world_size) {
+  const RankGroup world = {.size = world_size};
+  return {{.operation = CommOp::kAllGather,
+           .numel = world_size * num_norm_blocks(numel),
+           .element_bytes = 4,
+           .group = world},
+          {.operation = CommOp::kAllReduce, .numel = numel, .element_bytes = 4, .group = world}};
 }
 
 }  // namespace ladder

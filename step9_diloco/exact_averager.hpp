@@ -13,7 +13,7 @@
 // and nothing is kept from one round to the next.
 #pragma once
 
-#include "common/comm/traffic.hpp"
+#include "common/train/sends.hpp"
 #include "step9_diloco/averager.hpp"
 
 namespace ladder {
@@ -28,6 +28,6 @@ class ExactAverager final : public GroupAverager {
 };
 
 // What one average of `numel` values sends: an all-gather of maxima and an all-reduce.
-Traffic exact_average_traffic(std::int64_t numel, int world_size, int rank);
+std::vector<Send> exact_average_sends(std::int64_t numel, int world_size);
 
 }  // namespace ladder

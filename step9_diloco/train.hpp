@@ -26,7 +26,19 @@ Traffic largest_traffic(const TrainOptions& options, int world_size, int rank);
 // One average of a fragment per round, counted in the inner step that starts it (in fp32 an
 // all-reduce), and an all-reduce of four doubles per inner step since the last one, plus one, at
 // the round's end and before a save; on one rank, in each step.
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
+
+// In each inner step all elements; the outer steps come on top.
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank);
+
+// With a delay, an average is in flight.
+inline bool holds_scratch(const TrainOptions& options) {
+  return options.get<DilocoOptions>().sync_delay > 0;
+}
+
+// Rounds of two lengths.
+Tries tries(const TrainOptions& options, int world_size);
 
 inline Trainer trainer() {
   return {
@@ -34,10 +46,13 @@ inline Trainer trainer() {
       .role = RankRole::kWorker,
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = traffic,
+      .sends = sends,
       .transient_bytes = transient_bytes,
       .working_bytes = working_bytes,
       .largest_traffic = largest_traffic,
+      .holds_scratch = holds_scratch,
+      .optimizer_work = optimizer_work,
+      .tries = tries,
       .options = {.own = step_options<DilocoOptions, MovedOptions>()},
   };
 }

@@ -94,7 +94,7 @@ Trainer step_x() {
       .step = "step_x",
       .train = nullptr,
       .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
-      .traffic = [](const TrainOptions&, const StepsTaken&, int, int) { return Traffic(); },
+      .sends = [](const TrainOptions&, const StepsTaken&, int, int) { return std::vector<Send>(); },
       .num_stages = step8::trainer().num_stages};
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
   trainer.options.own =

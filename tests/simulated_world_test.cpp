@@ -13,6 +13,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/start.hpp"
+#include "common/train/theory.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step8_pipeline_ga/train.hpp"

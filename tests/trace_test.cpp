@@ -10,10 +10,12 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cmake/trainers.hpp"
 #include "common/core/check.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/testing/process_test.hpp"
 #include "common/train/run_main.hpp"
 #include "common/train/stop_signal.hpp"
@@ -125,6 +127,105 @@ TEST_F(TraceTest, EveryStepHasOne) {
       };
       EXPECT_GE(std::count_if(rank.spans.begin(), rank.spans.end(), is_layer_of_it), 1);
       EXPECT_THAT(rank.waits, Not(IsEmpty()));
+    }
+  }
+}
+
+// ---- what cost cards say -----------------------------------------------------------------------
+
+// An operation of a step, and where in the step it starts: "start", "forward of layer 2" …
+struct Sent {
+  std::string kind, where;
+  std::int64_t bytes = 0;
+
+  bool operator==(const Sent&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const Sent& sent) {
+    return out << sent.kind << " of " << sent.bytes << " bytes at " << sent.where << "\n";
+  }
+};
+
+// As a step's cost card says it.
+class PlannedStep {
+ public:
+  PlannedStep(const Trainer& trainer, const TrainOptions& options, int world_size, int rank)
+      : sends_(trainer.sends(options, full_step(options), world_size, rank)), rank_(rank) {
+    const int num_layers = static_cast<int>(options.model.layers) + 2;
+    add(StepPhase::kStart, 0, "start", true);
+    for (std::int64_t left = options.data.num_microbatches; left > 0; --left) {
+      for (int layer = 0; layer < num_layers; ++layer)
+        for (const auto phase : {StepPhase::kBeforeForward, StepPhase::kAfterForward})
+          add(phase, layer, concat("forward of layer ", layer), left == 1);
+      for (int layer = num_layers - 1; layer >= 0; --layer)
+        for (const auto phase : {StepPhase::kBeforeBackward, StepPhase::kAfterBackward})
+          add(phase, layer, concat("backward of layer ", layer), left == 1);
+    }
+    add(StepPhase::kGradients, 0, "gradients", true);
+    add(StepPhase::kUpdated, 0, "updated", true);
+    add(StepPhase::kEnd, 0, "end", true);
+  }
+  std::vector<Sent> all;
+
+ private:
+  void add(StepPhase phase, int layer, const std::string& where, bool is_last_microbatch) {
+    for (Send send : sends_) {
+      if (send.phase != phase || send.layer != layer) continue;
+      const bool is_each_microbatch = std::exchange(send.times, 1) > 1;
+      if (!is_each_microbatch && !is_last_microbatch) continue;
+      const Traffic once = traffic_of({send}, rank_);
+      all.push_back({to_string(send.operation), where, once[send.operation].bytes_sent});
+    }
+  }
+
+  std::vector<Send> sends_;
+  int rank_;
+};
+
+// Read off the spans that have begun when an operation starts.
+std::string where_is(const TraceSlice& operation, const RankTrace& rank, const TraceSlice& step) {
+  std::string where = "start";
+  int num_layers_begun = 0, last_layer = 0;
+  for (const TraceSlice& span : rank.spans) {
+    if (!step.is_around(span) || span.begin_ns > operation.begin_ns) continue;
+    if (span.name == "forward" || span.name == "backward") {
+      where = span.end_ns > operation.begin_ns ? span.name : "gradients";
+      num_layers_begun = 0;
+    } else if (span.name == "optimizer step") {
+      where = "updated";
+    } else if ((span.name == "norm" || span.name == "sum of numbers") && where == "updated") {
+      where = "end";
+    } else if (span.name == "embedding" || span.name == "head" || span.name.starts_with("block")) {
+      ++num_layers_begun;
+      last_layer = span.name == "embedding" ? 0 : span.name == "head" ? 4 : span.name[5] - '0' + 1;
+    }
+  }
+  // What is sent in forward is needed by the layer that comes next.
+  if (where == "forward") where += concat(" of layer ", num_layers_begun);
+  if (where == "backward") where += concat(" of layer ", last_layer);
+  return where;
+}
+
+TEST_F(TraceTest, OperationsComeInTheOrderOfTheCostCard) {
+  const std::string batch = "--num-microbatches 2 --layers 3 --heads 2 --channels 32 --context 32";
+  for (const Trainer& trainer : trainers()) {
+    if (trainer.role != RankRole::kReplica) continue;
+    SCOPED_TRACE(trainer.step);
+    std::string own = trainer.step == "step4_bucketed_ddp" ? " --bucket-mb 0.02" : "";
+    if (trainer.step == "step7_zero3") own = " --prefetch 2";
+    const Trace trace = traced(trainer, "--steps 2 " + batch + own);
+    std::vector<const char*> line;
+    const std::vector<std::string> given = words(batch + own);
+    for (const std::string& word : given) line.push_back(word.c_str());
+    const TrainOptions options = parse_words(trainer, line).options;
+    for (int r = 0; r < 2; ++r) {
+      const RankTrace& rank = trace.ranks[static_cast<std::size_t>(r)];
+      const TraceSlice step = rank.spans_named("step").at(1);
+      std::vector<Sent> found;
+      for (const TraceSlice& operation : rank.operations) {
+        if (step.begin_ns <= operation.begin_ns && operation.begin_ns < step.end_ns)
+          found.push_back({operation.text("kind"), where_is(operation, rank, step),
+                           operation.number("sent_bytes")});
+      }
+      EXPECT_THAT(found, ::testing::ElementsAreArray(PlannedStep(trainer, options, 2, r).all));
     }
   }
 }

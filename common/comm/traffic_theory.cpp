@@ -69,22 +69,31 @@ Traffic send_traffic(std::int64_t numel, std::int64_t element_bytes) {
   return one_call(CommOp::kSend, sent_to(1, numel, element_bytes));
 }
 
-Traffic traffic_of(const Operation& operation, int world_size, int rank) {
-  if (operation.is_barrier() || operation.kind == CommOp::kRecv)
-    return one_call(operation.kind, {});
-  const std::int64_t numel = operation.tensor.numel(), bytes = operation.tensor.element_size();
-  switch (operation.kind) {
+Traffic traffic_of(CommOp kind, std::int64_t numel, std::int64_t element_bytes, int world_size,
+                   int rank, int root) {
+  switch (kind) {
     case CommOp::kAllReduce:
-      return all_reduce_traffic(numel, bytes, world_size, rank);
+      return all_reduce_traffic(numel, element_bytes, world_size, rank);
     case CommOp::kReduceScatter:
-      return reduce_scatter_traffic(numel, bytes, world_size, rank);
+      return reduce_scatter_traffic(numel, element_bytes, world_size, rank);
     case CommOp::kAllGather:
-      return all_gather_traffic(numel, bytes, world_size, rank);
+      return all_gather_traffic(numel, element_bytes, world_size, rank);
     case CommOp::kBroadcast:
-      return broadcast_traffic(numel, bytes, world_size, rank, operation.peer);
-    default:
-      return send_traffic(numel, bytes);
+      return broadcast_traffic(numel, element_bytes, world_size, rank, root);
+    case CommOp::kSend:
+      return send_traffic(numel, element_bytes);
+    case CommOp::kRecv:
+    case CommOp::kBarrier:
+      break;
   }
+  return one_call(kind, {});
+}
+
+Traffic traffic_of(const Operation& operation, int world_size, int rank) {
+  const at::Tensor& tensor = operation.tensor;
+  const bool has_tensor = tensor.defined();
+  return traffic_of(operation.kind, has_tensor ? tensor.numel() : 0,
+                    has_tensor ? tensor.element_size() : 0, world_size, rank, operation.peer);
 }
 
 }  // namespace ladder

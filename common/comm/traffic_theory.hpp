@@ -30,7 +30,9 @@ Traffic all_gather_traffic(std::int64_t full_numel, std::int64_t element_bytes, 
 Traffic broadcast_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,
                           int root);
 Traffic send_traffic(std::int64_t numel, std::int64_t element_bytes);
-// Of any call: the above, for its tensor. A recv and a barrier send nothing.
+// Of a call by its kind. A recv and a barrier send nothing.
+Traffic traffic_of(CommOp kind, std::int64_t numel, std::int64_t element_bytes, int world_size,
+                   int rank, int root = 0);
 Traffic traffic_of(const Operation& operation, int world_size, int rank);
 
 }  // namespace ladder

@@ -261,6 +261,9 @@ std::string Dataset::tokenizer() const {
 std::int64_t Dataset::bytes_read() const {
   return samples_->bytes_read;
 }
+std::int64_t Dataset::token_bytes() const {
+  return samples_->visit([](auto tokens) { return static_cast<std::int64_t>(sizeof(tokens[0])); });
+}
 
 std::string Dataset::description() const {
   if (num_samples() == 0) return samples_->name;

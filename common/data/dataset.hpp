@@ -52,7 +52,8 @@ class Dataset {
   Microbatch read(std::span<const std::int64_t> indices) const;
   // Of the first num_samples samples; zeros if it is not known what the tokens stand for.
   TargetText text_of_targets(std::int64_t num_samples) const;
-  std::int64_t bytes_read() const;  // of stored tokens, read by read() so far
+  std::int64_t bytes_read() const;   // of stored tokens, read by read() so far
+  std::int64_t token_bytes() const;  // of one as it is stored
 
   // 32 hexadecimal digits, which name what the samples say, for caches of what depends on it: a
   // hash of all tokens, where documents or the parts of pairs begin, the context, and the kind of

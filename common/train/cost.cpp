@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/comm/traffic_theory.hpp"
-
 namespace ladder {
 
 StateBytes replica_state_bytes(const TrainOptions& options) {
@@ -32,6 +30,11 @@ std::int64_t largest_unit(const FlatLayout& layout) {
   std::int64_t numel = 0;
   for (const FlatUnit& unit : layout.units) numel = std::max(numel, unit.numel);
   return numel;
+}
+
+int layer_at(const FlatLayout& layout, std::int64_t start) {
+  const auto next = std::ranges::upper_bound(layout.units, start, {}, &FlatUnit::start);
+  return static_cast<int>(next - layout.units.begin()) - 1;
 }
 
 std::vector<LayerActivations> layer_activations(const TrainOptions& options) {
@@ -66,15 +69,6 @@ std::int64_t working_bytes(const TrainOptions& options, const Buffers& buffers,
                            std::int64_t num_replicas) {
   return working_bytes(options, most_activation_bytes(layer_activations(options)), buffers,
                        num_replicas);
-}
-
-Traffic step_scalars_traffic(int world_size, int rank) {
-  Traffic traffic = scalars_traffic(1, world_size, rank);
-  return traffic += scalars_traffic(2, world_size, rank);
-}
-
-Traffic scalars_traffic(std::int64_t count, int world_size, int rank) {
-  return all_reduce_traffic(count, sizeof(double), world_size, rank);
 }
 
 }  // namespace ladder

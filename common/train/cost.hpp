@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "common/comm/traffic.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/options/options.hpp"
@@ -19,11 +18,12 @@ StateBytes replica_state_bytes(const TrainOptions& options);
 // The optimizer state for `numel` elements: AdamW's two moments, and masters if there are any.
 std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel);
 
-// One all-reduce of `count` doubles: the scalars of a step.
-Traffic scalars_traffic(std::int64_t count, int world_size, int rank);
-// Those of a step of which each rank knows only its part: the number of targets; and the loss with
-// the question whether to stop.
-Traffic step_scalars_traffic(int world_size, int rank);
+// The scalars of a step: the number of targets, of which each rank knows only its part; and the loss
+// with the question whether to stop.
+inline constexpr std::int64_t kNumTargets = 1, kNumStepSums = 2;
+
+// The layer, embedding, block or head, in which this element of a buffer lies.
+int layer_at(const FlatLayout& layout, std::int64_t start);
 
 // ---- What a rank holds on top of its state, at most --------------------------------------------
 

@@ -20,21 +20,22 @@
 namespace ladder {
 namespace {
 
-// Each layer's forward costs so many operations per token; its tensors, padded, are so long.
+// What each layer's forward and backward cost, in operations per token.
 Json layers_json(const TrainOptions& options) {
   const FlatLayout layout = layout_of(options);
-  const std::vector<std::int64_t> flops = forward_flops(options.model);
+  const std::vector<std::int64_t> forward = forward_flops(options.model);
   Json layers = Json::array();
-  std::size_t next = 0;
-  for (std::size_t u = 0; u < layout.units.size(); ++u) {
-    const FlatUnit& unit = layout.units[u];
-    Json tensors = Json::array();
-    for (; next < layout.tensors.size() && layout.tensors[next].start < unit.start + unit.numel;
-         ++next)
-      tensors.push_back({layout.tensors[next].numel, layout.tensors[next].padded_numel});
-    layers.push_back({{"name", unit.name}, {"flops", flops[u]}, {"tensors", tensors}});
-  }
+  for (std::size_t u = 0; u < layout.units.size(); ++u)
+    layers.push_back({{"name", layout.units[u].name},
+                      {"forward_flops", forward[u]},
+                      {"backward_flops", 2 * forward[u]}});
   return layers;
+}
+
+// Bytes that an element's update reads and writes: parameters, gradients, and the optimizer's state.
+std::int64_t update_bytes(const TrainOptions& options) {
+  const Precision& precision = options.model.precision;
+  return 2 * (precision.param_bytes() + precision.grad_bytes() + optimizer_bytes(options, 1));
 }
 
 Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_size, int rank) {
@@ -45,7 +46,9 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
   const bool is_every_step = !trainer.largest_traffic(options, world_size, rank);
   const StepsTaken steps =
       is_every_step ? full_step(options) : StepsTaken{.last = options.num_steps};
-  const Json traffic = to_json(trainer.traffic(options, steps, world_size, rank));
+  const std::vector<Send> plan = trainer.sends(options, steps, world_size, rank);
+  const Json traffic = to_json(traffic_of(plan, rank));
+  const OptimizerWork work = trainer.optimizer_work(options, world_size, rank);
   Json sends;
   for (const auto& [operation, counts] : traffic.items())
     if (counts["calls"] > 0) sends[operation] = counts;
@@ -53,7 +56,10 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
           {"at_most", peak},
           {"working", working ? Json(*working) : Json()},
           {"sends", sends},
-          {"in_steps", steps.count()}};
+          {"in_steps", steps.count()},
+          {"plan", to_json(plan, rank)},
+          {"updated", work.updated},
+          {"normed", work.normed}};
 }
 
 // Model and batch.
@@ -75,7 +81,7 @@ std::string describe_step(const TrainOptions& options, const Trainer& trainer,
     text += concat("learning rate       rises until the end and never reaches --lr ", options.lr.lr,
                    ": --warmup-steps ", options.lr.warmup_steps, " of --steps ", options.num_steps,
                    "\n");
-  if (trainer.num_stages != one_stage)
+  if (trainer.role == RankRole::kStage)
     text += concat("pipeline            ", count_of(num_stages, "stage"), ", ",
                    count_of(world_size / num_stages, "replica"), "\n");
   return text;
@@ -221,6 +227,7 @@ Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world
     ranks.push_back(stage_json(options, trainer, world_size, stage));
   return {{"step", options.step},
           {"world_size", world_size},
+          {"role", to_string(trainer.role)},
           {"stages", num_stages},
           {"parameters", layout_of(options).num_parameters},
           {"vocabulary", options.model.vocab_size},
@@ -228,8 +235,8 @@ Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world
           {"microbatches", microbatches_per_step(options)},
           {"tokens",
            rows_each * rows_per_step(options, world_size / num_stages) * options.model.context},
-          {"param_bytes", options.model.precision.param_bytes()},
-          {"grad_bytes", options.model.precision.grad_bytes()},
+          {"update_bytes", update_bytes(options)},
+          {"norm_bytes", options.model.precision.grad_bytes()},
           {"layers", layers_json(options)},
           {"ranks", ranks},
           {"schedule", trainer.schedule(options, world_size)},

@@ -20,7 +20,7 @@ Trainer replicas() {
           .train = nullptr,
           .state_bytes = [](const TrainOptions& options, int,
                             int) { return replica_state_bytes(options); },
-          .traffic = nullptr};
+          .sends = nullptr};
 }
 
 TrainOptions options_of(const std::vector<const char*>& words) {

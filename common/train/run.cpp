@@ -442,6 +442,7 @@ void Run::finish(const TrainState& state) {
   if (saved_step_ != step_ && !is_simulated(options_)) save(state);
   report_.resident.peak_bytes = read_resident_memory().peak_bytes;
   report_.data_bytes_read = state.batches->training_data().bytes_read();
+  report_.token_bytes = state.batches->training_data().token_bytes();
   report_.batch_counts = state.batches->counts();
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
   if (report_.was_stopped) {

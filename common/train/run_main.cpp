@@ -48,6 +48,7 @@
 #include "common/train/same_start.hpp"
 #include "common/train/start.hpp"
 #include "common/train/stop_signal.hpp"
+#include "common/train/theory.hpp"
 #include "common/train/trace_file.hpp"
 
 namespace ladder {
@@ -114,14 +115,6 @@ class RunFolder {
   fs::path made_;
   std::optional<FolderLock> lock_;
 };
-
-void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,
-                int world_size, int rank) {
-  report.memory_theory = trainer.state_bytes(options, world_size, rank);
-  report.peak_theory = trainer.peak_bytes(options, world_size, rank);
-  report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
-  if (is_simulated(options)) report.bubble = trainer.bubble(options, world_size);
-}
 
 // Floating-point operations per second of this rank's matrix products: in the run's precision, by its
 // library, and of a size at which they are fast. Other programs can only make products slower, so
@@ -404,9 +397,10 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     }
     if (line.should_exit || line.dry_run_ranks > 0) {
       const std::string text =
-          line.should_exit ? line.text
-          : line.is_json   ? to_text(dry_run_json(line.options, trainer, line.dry_run_ranks)) + "\n"
-                           : describe_run(line.options, trainer, line.dry_run_ranks);
+          line.should_exit   ? line.text
+          : line.wants_tries ? to_text(trainer.tries(line.options, line.dry_run_ranks)) + "\n"
+          : line.is_json ? to_text(dry_run_json(line.options, trainer, line.dry_run_ranks)) + "\n"
+                         : describe_run(line.options, trainer, line.dry_run_ranks);
       if (rank == 0) std::fputs(text.c_str(), stdout);
       return kExitDone;
     }

@@ -39,7 +39,8 @@ Trainer trainer_of(Train train) {
           .train = train,
           .state_bytes = [](const TrainOptions&, int,
                             int rank) { return StateBytes{.parameters = 100 + rank}; },
-          .traffic = [](const TrainOptions&, const StepsTaken&, int, int) { return Traffic(); }};
+          .sends = [](const TrainOptions&, const StepsTaken&, int,
+                      int) { return std::vector<Send>(); }};
 }
 
 TEST(DryRunJson, ListsARankForEachStageOfAReplica) {

@@ -1,13 +1,26 @@
 #include "common/train/trainer.hpp"
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "common/train/build_model.hpp"
 #include "common/train/start.hpp"
 
 namespace ladder {
 
+const char* to_string(RankRole role) {
+  static constexpr const char* kNames[] = {"alone", "replica", "stage", "worker"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(RankRole::kWorker) + 1);
+  return kNames[static_cast<std::size_t>(role)];
+}
+
 Json no_schedule(const TrainOptions& /*options*/, int /*world_size*/) {
   return nullptr;
+}
+
+OptimizerWork work_of_replica(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
+  const auto numel = static_cast<double>(layout_of(options).numel);
+  return {.updated = numel, .normed = 2 * numel};
 }
 
 TrainOptions options_for(const Trainer& trainer, TrainOptions options) {
@@ -31,6 +44,11 @@ StepsTaken steps_of(const TrainReport& report) {
 StateBytes Trainer::peak_bytes(const TrainOptions& of_run, int world_size, int rank) const {
   StateBytes peak = state_bytes(of_run, world_size, rank);
   return peak += transient_bytes(of_run, world_size, rank);
+}
+
+Traffic Trainer::traffic(const TrainOptions& of_run, const StepsTaken& steps, int world_size,
+                         int rank) const {
+  return traffic_of(sends(of_run, steps, world_size, rank), rank);
 }
 
 }  // namespace ladder

@@ -5,21 +5,15 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/comm/communicator.hpp"
-#include "common/comm/traffic.hpp"
 #include "common/core/json.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
+#include "common/train/sends.hpp"
 
 namespace ladder {
-
-// Optimizer steps that were taken, or are imagined, one after the other, and what they trained on.
-struct StepsTaken {
-  std::int64_t first = 0, last = 1;  // numbers first + 1 to last
-  BatchCounts batches = {};  // of one rank, in all of them together: an epoch ends in a part
-  std::int64_t count() const { return last - first; }
-};
 
 // What theory says of a rank.
 template <class Result>
@@ -33,6 +27,24 @@ inline int one_stage(const TrainOptions& /*options*/, int /*world_size*/) {
 }
 Json no_schedule(const TrainOptions& options, int world_size);
 
+// What the optimizer of a rank and its two norms are about, in elements per optimizer step.
+struct OptimizerWork {
+  double updated = 0;
+  double normed = 0;  // of gradients and parameters together
+};
+// All elements of a model.
+OptimizerWork work_of_replica(const TrainOptions& options, int world_size, int rank);
+
+// The words with which ./ladder plan tries a step, besides those of its user: one text for each try.
+// By default it tries the step as it is, on several ranks: one alone is best off with step 0.
+using Tries = std::vector<std::string>;
+inline Tries as_it_is(const TrainOptions& /*options*/, int world_size) {
+  return Tries(world_size > 1 ? 1 : 0);
+}
+inline Tries never(const TrainOptions& /*options*/, int /*world_size*/) {
+  return {};
+}
+
 // What each rank of a trainer is.
 enum class RankRole {
   kAlone,    // the only one, which may simulate others
@@ -40,6 +52,7 @@ enum class RankRole {
   kStage,    // a stage of a replica
   kWorker,   // a copy of the model that trains on its own, and averages from time to time
 };
+const char* to_string(RankRole role);  // "alone", "replica", "stage", "worker"
 
 struct Trainer {
   std::string step;  // "step0_single_gpu"
@@ -50,15 +63,17 @@ struct Trainer {
   // Ranks may start with different parameters; rank 0's count. If a rank creates only its slices,
   // no rank could send it the rest, so the seed is the same by contract.
   bool starts_by_broadcast = true;
+  bool reads_all_data = false;  // each rank reads what all ranks train on
+  int num_models = 1;           // at most, that run forward on a rank: a frozen one, too
   // Collective: every rank of the world calls it with the same options. If one rank throws, the
   // others wait until the caller ends them, as run_main does.
   TrainReport (*train)(const TrainOptions& options, Communicator& comm);
   // Theory: what is held between steps, padding included. Throws UsageError for a world in which
   // the step cannot run.
   RankTheory<StateBytes> state_bytes;
-  // Theory: what these optimizer steps send, scalars included.
-  Traffic (*traffic)(const TrainOptions& options, const StepsTaken& steps, int world_size,
-                     int rank);
+  // Theory: all that these optimizer steps send. Throws UsageError as state_bytes does.
+  std::vector<Send> (*sends)(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                             int rank);
   // Theory: the most that comes and goes within a step, on top of that. The categories need not peak
   // at the same moment. Communication is left out: how much scratch exists at once depends on timing.
   RankTheory<StateBytes> transient_bytes = kNothing<StateBytes>;
@@ -67,12 +82,16 @@ struct Trainer {
   RankTheory<std::optional<std::int64_t>> working_bytes = kNothing<std::optional<std::int64_t>>;
   // Theory: what the optimizer step that sends most sends. Nothing: all full steps send the same.
   RankTheory<std::optional<Traffic>> largest_traffic = kNothing<std::optional<Traffic>>;
+  // Whether an operation may be in flight between steps: how much scratch it holds depends on timing.
+  bool (*holds_scratch)(const TrainOptions& options) = kNothing<bool>;
+  RankTheory<OptimizerWork> optimizer_work = work_of_replica;
   // The stages into which the model is cut on so many ranks.
   int (*num_stages)(const TrainOptions& options, int world_size) = one_stage;
   // What each stage computes in which order, as data for --dry-run --json; null: not planned.
   Json (*schedule)(const TrainOptions& options, int world_size) = no_schedule;
   // Theory: a stage's idle time per time that it computes, if all compute alike.
   double (*bubble)(const TrainOptions& options, int world_size) = kNothing<double>;
+  Tries (*tries)(const TrainOptions& options, int world_size) = as_it_is;
   // A picture that an option asks for instead of training.
   struct Picture {
     const char* option;  // "--show-schedule"
@@ -86,17 +105,13 @@ struct Trainer {
 
   // Theory: the most that a rank holds during training.
   StateBytes peak_bytes(const TrainOptions& of_run, int world_size, int rank) const;
+  // Theory: the sum of what these steps send.
+  Traffic traffic(const TrainOptions& of_run, const StepsTaken& steps, int world_size,
+                  int rank) const;
 };
 
 // These options, finalized, as this step sees them: with its own ones and no other step's.
 TrainOptions options_for(const Trainer& trainer, TrainOptions options);
-
-// The traffic of a step that always sends this much per optimizer step, whatever it trains on.
-template <Traffic (*step_traffic)(const TrainOptions&, int world_size, int rank)>
-Traffic every_step(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
-  Traffic traffic = step_traffic(options, world_size, rank);
-  return traffic *= steps.count();
-}
 
 // One optimizer step with all its microbatches and rows.
 StepsTaken full_step(const TrainOptions& options);

@@ -21,10 +21,11 @@ from launcher.console import (
 )  # fmt: skip
 from launcher.launch import train
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed
-from launcher.plan_time import LOOPS, STEP0, Link, WrongPlan, estimate
+from launcher.plan_time import Link, WrongPlan, estimate
 from launcher.processes import call, signals_end_us
-from launcher.steps import trainer_in
+from launcher.steps import STEP_NAME, step_names, trainer_in
 from launcher.tables import digits, table
+from launcher.trainer_options import options_of
 
 ABOUT = """\
 Which steps can train this model on N ranks, and how long an optimizer step takes.
@@ -37,12 +38,9 @@ pipeline has fewer replicas and more microbatches, so that all steps train on as
 own plans. Without --speed, a short run of step 3 measures this machine, with as many ranks as share it. With --speed, nothing
 depends on this machine, --link says what connects the ranks, and --device cuda plans for GPUs."""
 
-# What each option of a trainer does to an estimate. Those not measured change no time, because a step of the run that is
+# What the options of the trainers do to an estimate. All that are in no list are planned: they change what a step holds, sends
+# or computes. Those measured change no plan, but the speed; those neutral change neither, because a step of the run that is
 # measured would take as long. An evaluation and a save are not part of a step's time.
-PLANNED = """model context layers heads kv-heads channels mlp-channels vocab-size tie-embeddings tokenizer micro-batch-size
-    num-microbatches optimizer precision grad-dtype masters steps bucket-mb prefetch pipeline-stages pipeline-schedule
-    chunks-per-stage accumulation local-batch-size sync-every fragments sync-delay wire save-every init-from device
-    eval-every eval-samples""".split()
 MEASURED = "threads products gradient-sum data rows norm-eps rope-theta order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
     resume log-every val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
@@ -50,6 +48,7 @@ NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 ep
 REFUSED = {
     "transport": "it plans for ranks under mpirun",
     "rank": "it plans for all ranks",
+    "simulate-ranks": "it plans for ranks that are there",
     "check-collectives": "checking sends more than the plans say",
     "microbatches-per-step": "give --num-microbatches, those of each replica",
     "docs-per-step": "with it, each step decides anew how many microbatches it has",
@@ -64,10 +63,9 @@ SHAPE = "model context layers heads kv-heads channels mlp-channels tie-embedding
 OWN = ("ranks", "link", "help")  # of the planner, with the trainers' meaning
 UNITS = "kmgt"  # the first letters: thousands, or 1,024s if an i follows
 LEAST_BARE = 2**20  # fewer bytes without a unit are a forgotten unit
-STEP3, STEP8, STEP9 = "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"
+REFERENCE = "step3_naive_dp"  # that is measured, and tells the shape of model and batch
 MOST_RANKS = 99_999
 WIDTH = 100  # in letters, of what is said
-MOST_FORWARDS = 20_000  # of a pipeline that is simulated
 MOST_LAYERS_PASSED = 1_000_000  # by all microbatches of another step, one after the other
 
 
@@ -146,7 +144,7 @@ def names_in(words):
 
 
 def check_words(words):
-    known = [f"--{name}" for name in (*PLANNED, *MEASURED, *NEUTRAL, *REFUSED)]
+    known = [f"--{row.name}" for step in planned_steps() for row in options_of(step)]
     for name in names_in(words):
         if name in REFUSED:
             usage_error(f"plan does not take --{name}: {REFUSED[name]}")
@@ -175,7 +173,7 @@ def without(words, names):
 
 def measured_words(words, options):
     """Of the run that is measured: what makes a difference and is an option of step 3; it must not write where a run would."""
-    unwanted = [name for name in names_in(words) if name not in (*PLANNED, *MEASURED) or name not in options]
+    unwanted = [name for name in names_in(words) if name in NEUTRAL or name not in options]
     return without(words, [*unwanted, "save-every", "steps"])
 
 
@@ -224,10 +222,15 @@ class Trainers:
     def facts(self, step, ranks, words):
         """Raises Refusal."""
         output = self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--json")
-        facts = json.loads(output)
-        for rank in facts["ranks"]:
-            rank["sends"] = rank["sends"] or {}  # of step 0, which has no plan of what it sends
-        return facts
+        return json.loads(output)
+
+    def tries(self, step, ranks, words):
+        """The words with which this step is to be planned, besides the user's."""
+        try:
+            output = self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--tries")
+        except Refusal:
+            return [()]  # it will say so again
+        return [tuple(more.split()) for more in json.loads(output)]
 
     def train(self, step, ranks, words):
         """The report."""
@@ -244,28 +247,14 @@ class Candidate(NamedTuple):
         return ", ".join([self.step.split("_")[0], *(said[option].format(value) for option, value in values.items() if value)])
 
 
-def candidates(ranks, words, layers, microbatches):
-    """Steps 3 to 7, pipelines with several numbers of stages and schedules, and rounds of two
-    lengths. For one rank, which sends nothing, step 0."""
-    if ranks == 1:
-        yield Candidate(STEP0, ())
-        return
-    given = set(names_in(words))
-    yield from (Candidate(step, ()) for step in LOOPS if step not in (STEP8, STEP9))
-    all_stages = [2**i for i in range(1, 7) if ranks % 2**i == 0] + (
-        [ranks] if ranks & (ranks - 1) else []
-    )
-    fixed_stages = option_of(words, "pipeline-stages")
-    for stages in [int(fixed_stages)] if fixed_stages else [p for p in all_stages if p <= layers]:
-        own = [] if fixed_stages else ["--pipeline-stages", str(stages)]
-        count = [] if given & {"local-batch-size", "accumulation"} else ["--num-microbatches", str(microbatches * stages)]
-        schedules = [[]] if "pipeline-schedule" in given else [["--pipeline-schedule", s] for s in ("1f1b", "gpipe", "zero-bubble")]
-        if "pipeline-schedule" not in given and 2 * stages <= layers:
-            schedules.append(["--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"])
-        if stages * microbatches * stages <= MOST_FORWARDS:
-            yield from (Candidate(STEP8, (*own, *count, *schedule)) for schedule in schedules)
-    rounds = [[]] if "sync-every" in given else [["--sync-every", "20"], ["--sync-every", "100"]]
-    yield from (Candidate(STEP9, tuple(own)) for own in rounds)
+def planned_steps():
+    """All of the course, without their chapters: each says itself how it is to be tried."""
+    return [step for step in step_names() if STEP_NAME.fullmatch(step)]
+
+
+def candidates(trainers, ranks, words):
+    for step in planned_steps():
+        yield from (Candidate(step, more) for more in trainers.tries(step, ranks, words))
 
 
 # ---- estimates --------------------------------------------------------------------------------------------------------
@@ -279,6 +268,7 @@ class Planned(NamedTuple):
     sent_bytes: int = 0  # per step, by the rank that sends most
     step_s: float = 0.0
     waiting_s: float = 0.0
+    is_equal: bool = True  # to the other steps, in what it computes
 
     @property
     def held_bytes(self):
@@ -292,7 +282,7 @@ class Planner:
     def __init__(self, trainers, ranks, words, link=None, speed=None, here=None):
         self.trainers, self.ranks, self.words = trainers, ranks, tuple(words)
         self.link = Link(link[0] * 1e-6, 8e-9 / link[1]) if link else Link()
-        self.whole = trainers.facts(STEP3, ranks, self.words)
+        self.whole = trainers.facts(REFERENCE, ranks, self.words)
         self.layers = len(self.whole["layers"]) - 2
         if not self.whole["config"]["steps"]:
             raise Refusal("--steps 0 takes no step that could be planned: leave it out")
@@ -305,14 +295,14 @@ class Planner:
 
     def measured(self):
         say(f"measuring: step 3 on {self.here} rank(s) of this machine, with {min(self.layers, MOST_LAYERS)} layers")
-        words = measured_words(self.fresh, self.trainers.options(STEP3))
-        speed = measure(self.trainers, STEP3, self.here, words, self.layers)
+        words = measured_words(self.fresh, self.trainers.options(REFERENCE))
+        speed = measure(self.trainers, REFERENCE, self.here, words, self.layers)
         if self.here > 1 or self.ranks == 1:
             return speed
         say(
             "measuring: what sending takes of the processor, on 2 ranks, as one alone sends nothing"
         )
-        sending = measure(self.trainers, STEP3, 2, words, self.layers)
+        sending = measure(self.trainers, REFERENCE, 2, words, self.layers)
         return speed._replace(
             call_s=sending.call_s, message_s=sending.message_s, byte_s=sending.byte_s
         )
@@ -325,10 +315,15 @@ class Planner:
         with signals_end_us():
             times = estimate(facts, self.speed, self.link)
         sent = max(
-            sum(op["bytes_sent"] for op in rank["sends"].values()) / rank["in_steps"]
+            sum(op["bytes_sent"] for op in (rank["sends"] or {}).values()) / rank["in_steps"]
             for rank in facts["ranks"]
         )
-        return Planned(candidate, "", *held_of(facts), sent, *times)
+        return Planned(candidate, "", *held_of(facts), sent, *times, is_equal(facts))
+
+
+def is_equal(facts):
+    """Workers that train on their own for a while compute something else."""
+    return facts["role"] != "worker"
 
 
 def held_of(facts):
@@ -347,25 +342,17 @@ def least_held(trainers, ranks, words):
     """What holds least, planned without times; None if every step refuses."""
     found = []
     try:
-        whole = trainers.facts(STEP3, ranks, words)
+        trainers.facts(REFERENCE, ranks, words)
     except Refusal:
         return None
-    for candidate in candidates(ranks, words, len(whole["layers"]) - 2, whole["microbatches"]):
+    for candidate in candidates(trainers, ranks, words):
         try:
-            found.append(
-                Planned(
-                    candidate,
-                    "",
-                    *held_of(trainers.facts(candidate.step, ranks, (*words, *candidate.words))),
-                )
-            )
+            facts = trainers.facts(candidate.step, ranks, (*words, *candidate.words))
         except Refusal:
             continue
-    return min(
-        (each for each in found if each.candidate.step != STEP9),
-        key=lambda each: each.held_bytes,
-        default=None,
-    )
+        if is_equal(facts):
+            found.append(Planned(candidate, "", *held_of(facts)))
+    return min(found, key=lambda each: each.held_bytes, default=None)
 
 
 def changes(ranks, config):
@@ -386,7 +373,7 @@ def changes(ranks, config):
 def remedies(trainers, ranks, words, memory):
     """(ranks, options, what holds least with them) of what fits; else of what comes nearest."""
     tried = []
-    for more, options in changes(ranks, trainers.facts(STEP3, ranks, words)["config"]):
+    for more, options in changes(ranks, trainers.facts(REFERENCE, ranks, words)["config"]):
         enough = [(on, used) for on, used, each in tried if each.fits(memory)]
         if any(on < more or set(used) <= set(options) for on, used in enough):
             continue  # fewer ranks will do, or fewer options
@@ -412,8 +399,8 @@ def time_text(seconds):
 
 
 def choose(plans, memory):
-    """The best three: of each step the fastest that fits. Step 9, which computes something else, is none of them."""
-    fitting = [p for p in plans if p.fits(memory) and p.candidate.step != STEP9]
+    """The best three: of each step the fastest that fits. What computes something else is none of them."""
+    fitting = [p for p in plans if p.fits(memory) and p.is_equal]
     best = {}
     for plan in sorted(fitting, key=lambda p: p.step_s):
         best.setdefault(plan.candidate.step, plan)
@@ -448,7 +435,7 @@ def rows_of(plans, best, memory):
         sizes = map(size_text, (plan.state_bytes, plan.held_bytes, plan.sent_bytes))
         waits = f"{100 * plan.waiting_s / plan.step_s:.0f}%" if plan.step_s else "-"
         numbers = ["-"] * 5 if plan.refusal else [*sizes, time_text(plan.step_s), waits]
-        star = " *" if plan.candidate.step == STEP9 else ""
+        star = "" if plan.is_equal else " *"
         yield [plan.candidate.name() + star, *numbers, verdict(plan, best, memory)]
 
 
@@ -459,8 +446,8 @@ def remarks(plans, is_of_this_machine):
         "A rank needs its state, which is exact, and at most so much on top: activations, what backward computes with, token ids, buffers. "
         "What it sends per step is exact, too. Times are estimates" + where
     )
-    if any(plan.candidate.step == STEP9 for plan in plans):
-        yield "* Step 9 computes something else: compare its losses."
+    if any(not plan.is_equal for plan in plans):
+        yield "* It computes something else: compare the losses."
     for refusal in dict.fromkeys(plan.refusal for plan in plans if plan.refusal):
         names = "; ".join(plan.candidate.name() for plan in plans if plan.refusal == refusal)
         yield f"Refused: {names}: {refusal}"
@@ -494,7 +481,8 @@ def what_helps(trainers, ranks, words, plans, memory):
     """Lines. Whatever they advise has been planned."""
     if all(plan.refusal for plan in plans):
         return ["Every step refuses these options, as said above."]
-    fits = "Only step 9 fits" if any(plan.fits(memory) for plan in plans) else "Nothing fits"
+    others = [plan.candidate.step.split("_")[0] for plan in plans if plan.fits(memory)]
+    fits = f"Only {others[0].replace('step', 'step ')} fits" if others else "Nothing fits"
     found = remedies(trainers, ranks, words, memory)
     if found and found[0][2].fits(memory):
         return [f"{fits}. What would help:", *(advice(ranks, *each) for each in found)]
@@ -514,10 +502,10 @@ def advice(ranks, more, options, least):
 def run(words):
     arguments, words = parse(words)
     kind = chosen_kind()
-    need_release(kind, STEP0, *LOOPS)
+    need_release(kind, *planned_steps())
     try:
         planner = Planner(Trainers(kind.build), arguments.ranks, words, arguments.link, arguments.speed, arguments.here)
-        plans = [planner.plan(each) for each in candidates(planner.ranks, words, planner.layers, planner.whole["microbatches"])]
+        plans = [planner.plan(each) for each in candidates(planner.trainers, planner.ranks, words)]
     except Refusal as refusal:
         usage_error(str(refusal))
     except WrongPlan as mistake:

@@ -16,7 +16,6 @@ from read_trace import measured_steps, read_trace
 
 MOST_LAYERS = 4  # of the run that is measured
 STEPS = 8  # of it; the first one warms up
-UPDATE_BYTES, NORM_BYTES = 32, 4  # per element in fp32: AdamW reads 4 numbers and writes 3, then gradients are zeroed
 
 
 def quiet(values):
@@ -80,7 +79,6 @@ def fit(points):
 def speed_of(trace, facts, ranks, threads):
     """Of the layers of the run that was traced, which had these plans."""
     names = [layer["name"] for layer in facts["layers"]]
-    numel = sum(padded for layer in facts["layers"] for _, padded in layer["tensors"])
     steps, layers = measured_steps(trace), ("forward", "backward")
     forward_s, backward_s = layer_times(trace, steps, names)
     each = [span for rank in trace.ranks for span in rank.spans]
@@ -91,8 +89,8 @@ def speed_of(trace, facts, ranks, threads):
     return Speed(
         forward_s=[s * factor for s in forward_s],
         backward_s=[s * factor for s in backward_s],
-        update_s=quiet_us([s for s in each if s.name == "optimizer step"]) / 1e6 / numel,
-        norm_s=quiet_us([s for s in each if s.name == "norm"]) / 1e6 / numel,
+        update_s=quiet_us([s for s in each if s.name == "optimizer step"]) / 1e6 / facts["ranks"][0]["updated"],
+        norm_s=quiet_us([s for s in each if s.name == "norm"]) / 1e6 / (facts["ranks"][0]["normed"] / 2),
         rest_s=quiet(length_us([step]) - length_us(within(slices, step)) for step, *slices in known) / 1e6,
         message_s=call_s / max(1, 2 * (ranks - 1)),
         byte_s=byte_s,
@@ -114,6 +112,9 @@ def measure(trainers, step, ranks, words, layers):
 def said_speed(tflops, gbytes, facts):
     """Of a rank that sustains so many operations, and so many bytes of memory, per second."""
     tokens = facts["config"]["micro-batch-size"] * facts["config"]["context"]
-    forward_s = [layer["flops"] * tokens / (tflops * 1e12) for layer in facts["layers"]]
-    element_s = 1 / (gbytes * 1e9)
-    return Speed(forward_s, [2 * s for s in forward_s], UPDATE_BYTES * element_s, NORM_BYTES * element_s, rest_s=0.0)
+    forward_s, backward_s = (
+        [layer[f"{way}_flops"] * tokens / (tflops * 1e12) for layer in facts["layers"]]
+        for way in ("forward", "backward")
+    )
+    update_s, norm_s = (facts[f"{what}_bytes"] / (gbytes * 1e9) for what in ("update", "norm"))
+    return Speed(forward_s, backward_s, update_s, norm_s, rest_s=0.0)

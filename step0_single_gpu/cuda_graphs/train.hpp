@@ -17,7 +17,8 @@ inline Trainer trainer() {
       .role = RankRole::kAlone,
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = every_step<step0::step_traffic>,
+      .sends = step0::sends,
+      .tries = never,
       .options = {.device = at::kCUDA, .own = step_options<OracleOptions>()},
   };
 }

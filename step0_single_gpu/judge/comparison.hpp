@@ -36,15 +36,4 @@ Differences compare_runs(const FinishedRun& run, const FinishedRun& wanted);
 // All lines, each beginning with the names of both runs; nothing if they are equal to the bit.
 std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& wanted);
 
-// A line for each amount that differs, with both values and, for memory, what that may mean;
-// nothing if there is none. `report`: this rank's. `before`: what was held before the run, such as
-// the rest of one that has failed.
-//
-// has_scratch: an operation may be in flight between steps; its scratch is not compared.
-std::vector<std::string> differences_from_theory(const Trainer& trainer,
-                                                 const TrainOptions& options,
-                                                 const TrainReport& report,
-                                                 const MemoryReading& before, int world_size,
-                                                 int rank, bool has_scratch = false);
-
 }  // namespace ladder

@@ -1,18 +1,23 @@
-#include "common/comm/traffic_theory.hpp"
-#include "common/train/cost.hpp"
+#include "common/train/build_model.hpp"
 #include "step3_naive_dp/why_does_it_hang/train.hpp"
 
 namespace ladder::hang {
 
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank) {
   const int trainer = options.get<HangOptions>().trainer;
-  Traffic traffic = step3::step_traffic(options, world_size, rank);
-  if (trainer == 1 || trainer == 6) traffic += scalars_traffic(1, world_size, rank);
+  std::vector<Send> sends = step3::sends(options, steps, world_size, rank);
+  SendPlan more(steps, {.size = world_size});
+  if (trainer == 1 || trainer == 6) more.sum_of_doubles(StepPhase::kEnd, 1);
   if (trainer == 5 && world_size > 1) {
-    traffic += send_traffic(layout_of(options).numel, options.model.precision.param_bytes());
-    traffic[CommOp::kRecv].calls += 1;
+    more.each_step({.phase = StepPhase::kUpdated,
+                    .operation = CommOp::kSend,
+                    .numel = layout_of(options).numel,
+                    .element_bytes = options.model.precision.param_bytes()});
+    more.each_step({.phase = StepPhase::kUpdated, .operation = CommOp::kRecv});
   }
-  return traffic;
+  sends.insert(sends.end(), more.sends().begin(), more.sends().end());
+  return sends;
 }
 
 }  // namespace ladder::hang

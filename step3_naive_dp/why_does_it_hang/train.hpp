@@ -25,14 +25,16 @@ namespace ladder::hang {
 TrainReport train(const TrainOptions& options, Communicator& comm);
 
 // Once it is mended: what step 3 sends, and what the trainer adds.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 inline Trainer trainer() {
   return {
       .step = "why_does_it_hang",
       .train = train,
       .state_bytes = step3::state_bytes,  // trainer 5 also holds a copy of the parameters
-      .traffic = every_step<step_traffic>,
+      .sends = sends,
+      .tries = never,
       .options = {.own = step_options<HangOptions>()},
   };
 }

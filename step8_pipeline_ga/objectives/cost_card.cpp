@@ -1,5 +1,4 @@
 // Step 8's cost card, and what a second model and an objective's metrics add to it.
-#include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
@@ -10,19 +9,18 @@ namespace ladder::objectives {
 namespace {
 
 // What the last stages gather so that assignments are balanced over the whole step: all replicas'
-// scores. One call per step, with 8 K bytes per sample.
-Traffic gathered_scores(const TrainOptions& options, const StepsTaken& steps,
-                        const step8::Place& place) {
+// scores, 8 K bytes per sample.
+void add_gathered_scores(SendPlan& plan, const TrainOptions& options, const step8::Place& place) {
   const auto& [kind, dpo, distillation] = options.get<ObjectiveOptions>();
   if (kind != ObjectiveKind::kSelfDistillation || distillation.scope != SinkhornScope::kBatch ||
       place.stage + 1 < place.num_stages)
-    return {};
-  Traffic traffic = all_gather_traffic(2 * place.num_replicas * distillation.prototypes, 4,
-                                       place.num_replicas, place.replica);
-  OpTraffic& gathers = traffic[CommOp::kAllGather];
-  gathers = {gathers.calls * steps.count(), gathers.bytes_sent * steps.batches.rows,
-             gathers.messages * steps.count()};
-  return traffic;
+    return;
+  const std::int64_t rows = full_step(options).batches.rows;
+  plan.each_step({.phase = StepPhase::kStart,
+                  .operation = CommOp::kAllGather,
+                  .numel = rows * 2 * place.num_replicas * distillation.prototypes,
+                  .element_bytes = 4},
+                 rows);
 }
 
 // A teacher, or a reference without a cache.
@@ -53,16 +51,21 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
   return bytes;
 }
 
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank) {
   const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   const step8::Place place = step8::place_of(options, world_size, rank);
-  Traffic sent = step8::traffic(options, steps, world_size, rank);
-  if (has_second_model(objective)) sent += step8::forward_traffic(options, steps.batches, place);
-  if (const std::int64_t sums = num_metric_sums(objective); sums > 0) {
-    Traffic metrics = scalars_traffic(sums, world_size, rank);
-    sent += metrics *= steps.count();
-  }
-  return sent += gathered_scores(options, steps, place);
+  SendPlan more(steps,
+                {.first = place.stage, .stride = place.num_stages, .size = place.num_replicas});
+  if (has_second_model(objective))
+    step8::add_forward_sends(more, options, place,
+                             plan_stage(options, place.num_stages, place.stage).cut);
+  add_gathered_scores(more, options, place);
+  if (const std::int64_t sums = num_metric_sums(objective); sums > 0)
+    more.sum_of_doubles(StepPhase::kEnd, sums, {.size = world_size});
+  std::vector<Send> sends = step8::sends(options, steps, world_size, rank);
+  sends.insert(sends.end(), more.sends().begin(), more.sends().end());
+  return sends;
 }
 
 }  // namespace ladder::objectives

@@ -28,18 +28,21 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // That of step 8, once more the activations of a forward, through the second model, the sums of the
 // metrics, and the scores that are balanced over a whole step.
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank);
 
 inline Trainer trainer() {
   Trainer trainer = {
       .step = "objectives",
       .role = RankRole::kStage,
+      .num_models = 2,
       .train = [](const TrainOptions& options,
                   Communicator& comm) { return step8::train(options, comm, make_objective); },
       .state_bytes = state_bytes,
-      .traffic = traffic,
+      .sends = sends,
       .num_stages = num_stages_of,
-      .bubble = bubble};
+      .bubble = bubble,
+      .tries = never};
   trainer.options.own = step_options<BucketOptions, PipelineOptions, ObjectiveOptions>();
   trainer.options.data.num_microbatches = 4;  // as in step 8
   return trainer;

@@ -22,9 +22,11 @@ inline Trainer trainer() {
       .role = RankRole::kWorker,
       .train = train,
       .state_bytes = state_bytes,
-      .traffic = step9::traffic,
+      .sends = step9::sends,
       .transient_bytes = step9::transient_bytes,
       .largest_traffic = step9::largest_traffic,
+      .holds_scratch = step9::holds_scratch,
+      .tries = never,
       .options = {.own = step_options<DilocoOptions, ElasticOptions>()},
   };
 }

@@ -8,8 +8,8 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/rank_test.hpp"
+#include "common/train/theory.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
-#include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/closed_form.hpp"
 
 namespace ladder {
@@ -114,10 +114,7 @@ void Climber::expect_theory(const Trainer& rung, const TrainOptions& options,
     return;
   }
   expect_closed_form(options, report, comm_);
-  // Step 9 may hold the scratch of an average in flight from one step to the next.
-  const auto* diloco_options = options.own.find<DilocoOptions>();
-  const bool has_scratch = diloco_options != nullptr && diloco_options->sync_delay > 0;
-  EXPECT_THAT(differences_from_theory(rung, options, report, before, size(), rank(), has_scratch),
+  EXPECT_THAT(differences_from_theory(rung, options, report, before, size(), rank()),
               ::testing::IsEmpty());
 }
 

@@ -188,6 +188,7 @@ void declare_requests(CLI::App& app, const Trainer& trainer, CommandLine& line,
       },
       "show parameters, memory and tokens on RANKS ranks (default: as started), and exit");
   flag("--json", line.is_json, "with --dry-run: as JSON, with the step's plans");
+  app.add_flag("--tries", line.wants_tries)->group("")->configurable(false);  // for ./ladder plan
   if (trainer.picture) {
     const auto read = [&line, name = trainer.picture->option](const std::string& file) {
       check_usage(file.empty() || file.ends_with(".svg"), name, " is '", file,
@@ -244,7 +245,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
     app.parse(argc, argv);
     refuse_unknown(app);
     for (const CLI::Option* option : app.get_options())
-      if (option->count() > 0) line.options.given.insert(option->get_name().substr(2));
+      if (option->count() > 0) line.options.given.insert(option->get_lnames().front());
     table.check_ranges();
     table.check_effects(line.options);
   } catch (const CLI::CallForHelp&) {

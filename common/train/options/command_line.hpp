@@ -15,6 +15,7 @@ struct CommandLine {
   std::string text;          // that of --print-config follows with finalize()
   int dry_run_ranks = 0;     // --dry-run: for how many ranks; 0: train
   bool is_json = false;      // --json: what --dry-run shows, as data
+  bool wants_tries = false;  // --tries: with --dry-run, what ./ladder plan tries, as data
   // The step's picture (Trainer): the SVG file to write, empty for text on the terminal.
   std::optional<std::string> picture_file;
 

@@ -41,7 +41,7 @@ Trainer trainer_x() {
   return {.step = "step_x",
           .train = nullptr,
           .state_bytes = nullptr,
-          .traffic = nullptr,
+          .sends = nullptr,
           .picture = Trainer::Picture{"--show-level", "draw it", nullptr},
           .options = {.own = step_options<LevelOptions>()}};
 }

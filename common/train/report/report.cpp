@@ -56,12 +56,15 @@ Json rank_json(const TrainReport& report, const TrainOptions& options) {
   Json traffic_theory = to_json(report.traffic_theory);
   traffic_theory["bytes_sent"] = report.traffic_theory.bytes_sent();
   const double product_speed = report.product_flops_per_s;
-  return {{"data_bytes_read", report.data_bytes_read},
-          {"product_flops_per_second", product_speed > 0 ? Json(product_speed) : Json()},
-          {"memory", memory_json(report, options)},
-          {"memory_theory", memory_theory},
-          {"traffic", to_json(report.traffic)},
-          {"traffic_theory", traffic_theory}};
+  return {
+      {"data_bytes_read", report.data_bytes_read},
+      {"data_bytes_theory", report.data_bytes_theory ? Json(*report.data_bytes_theory) : Json()},
+      {"differences", report.differences},
+      {"product_flops_per_second", product_speed > 0 ? Json(product_speed) : Json()},
+      {"memory", memory_json(report, options)},
+      {"memory_theory", memory_theory},
+      {"traffic", to_json(report.traffic)},
+      {"traffic_theory", traffic_theory}};
 }
 
 }  // namespace

@@ -67,13 +67,16 @@ struct TrainReport {
   std::int64_t repeated_steps = 0;   // because an exact sum left its range, or lost digits
   std::string param_hash;            // of the final parameters; empty if no state was handed over
   std::int64_t data_bytes_read = 0;  // by this rank
+  std::int64_t token_bytes = 0;      // of a token as the data has it stored
+  std::optional<std::int64_t> data_bytes_theory;  // nothing where theory does not know it
   MemoryReading memory;              // live: between steps; peaks: during training, saves left out
   std::int64_t save_peak_bytes = 0;  // largest total during a save; 0: nothing was saved
   ResidentMemory resident;           // after the last step; peak: from the start to the last save
   StateBytes memory_theory;
   StateBytes peak_theory;
-  Traffic traffic;           // of the training steps, as metered where bytes leave
-  Traffic traffic_theory;    // the same as the formulas predict
+  Traffic traffic;                       // of the training steps, as metered where bytes leave
+  Traffic traffic_theory;                // the same as the formulas predict
+  std::vector<std::string> differences;  // from theory: a line for each amount that is another
   double bubble = 0;         // of a simulated rank's pipeline, as theory predicts: idle / computing
   bool was_stopped = false;  // by a signal, before the last step
   std::string sample;        // the text that --sample asked for

@@ -228,8 +228,8 @@ std::string wrong_training(const Trial& trial) {
 // right, if all that they are for is there.
 std::string wrong_calls(const Trial& trial) {
   const Traffic traffic =
-      every_step<step_traffic>(options_of(trial.trainer, trial.task), steps_of(trial.found.report),
-                               trial.task.num_ranks, trial.rank);
+      trainer().traffic(options_of(trial.trainer, trial.task), steps_of(trial.found.report),
+                        trial.task.num_ranks, trial.rank);
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     // Before the first step, parameters may be broadcast in parts.

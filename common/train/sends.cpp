@@ -1,0 +1,74 @@
+#include "common/train/sends.hpp"
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "common/comm/traffic_theory.hpp"
+
+namespace ladder {
+namespace {
+
+const char* to_string(StepPhase phase) {
+  static constexpr const char* kNames[] = {
+      "start",          "before_forward", "after_forward", "before_backward",
+      "after_backward", "gradients",      "updated",       "end"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(StepPhase::kEnd) + 1);
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+const char* to_string(Wait wait) {
+  static constexpr const char* kNames[] = {"at_once",   "for_next",  "for_phase",
+                                           "for_layer", "for_steps", "for_nothing"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Wait::kForNothing) + 1);
+  return kNames[static_cast<std::size_t>(wait)];
+}
+
+Traffic once(const Send& send, std::int64_t numel, int rank) {
+  return traffic_of(send.operation, numel, send.element_bytes, send.group.size,
+                    send.group.place_of(rank));
+}
+
+}  // namespace
+
+void SendPlan::add(Send send, std::int64_t times, std::int64_t full_rows) {
+  if (send.group.size == 0) send.group = group_;
+  send.times = times;
+  if (full_rows > 0)
+    send.missing_numel = (times * full_rows - steps_.batches.rows) * (send.numel / full_rows);
+  if (times > 0) sends_.push_back(send);
+}
+
+Traffic traffic_of(const std::vector<Send>& sends, int rank) {
+  Traffic sum;
+  for (const Send& send : sends) {
+    Traffic traffic = once(send, send.numel, rank);
+    sum += traffic *= send.times;
+    if (send.missing_numel == 0) continue;
+    Traffic missing;
+    missing[send.operation].bytes_sent =
+        once(send, send.missing_numel, rank)[send.operation].bytes_sent;
+    sum -= missing;
+  }
+  return sum;
+}
+
+Json to_json(const std::vector<Send>& sends, int rank) {
+  Json json = Json::array();
+  for (const Send& send : sends) {
+    const OpTraffic sent = once(send, send.numel, rank)[send.operation];
+    json.push_back({{"phase", to_string(send.phase)},
+                    {"layer", send.layer},
+                    {"operation", to_string(send.operation)},
+                    {"elements", send.numel},
+                    {"element_bytes", send.element_bytes},
+                    {"wait", to_string(send.wait)},
+                    {"needed_by", send.needed_by},
+                    {"group", {send.group.first, send.group.stride, send.group.size}},
+                    {"bytes_sent", sent.bytes_sent},
+                    {"messages", sent.messages},
+                    {"times", send.times}});
+  }
+  return json;
+}
+
+}  // namespace ladder

@@ -1,0 +1,99 @@
+// What a rank sends while it trains, as data. A step's cost card tells it, once, for all who ask:
+//
+//   traffic_of()          adds it up; tests compare the sum with the meter, to the byte
+//   --dry-run N --json    hands it out; ./ladder plan puts it on a clock
+//   tests/sends_test.cpp  compares its order with that of a traced run
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/comm/traffic.hpp"
+#include "common/core/json.hpp"
+#include "common/data/batch_stream.hpp"
+
+namespace ladder {
+
+// Optimizer steps that were taken, or are imagined, one after the other, and what they trained on.
+struct StepsTaken {
+  std::int64_t first = 0, last = 1;  // numbers first + 1 to last
+  BatchCounts batches = {};  // of one rank, in all of them together: an epoch ends in a part
+  std::int64_t count() const { return last - first; }
+};
+
+// The parts of an optimizer step, in their order. All microbatches run forward and backward, layer
+// by layer: layer 0 is the embedding, the last one is the head.
+enum class StepPhase {
+  kStart,           // before the first microbatch
+  kBeforeForward,   // of a layer
+  kAfterForward,    // of a layer
+  kBeforeBackward,  // of a layer
+  kAfterBackward,   // of a layer
+  kGradients,       // after the last microbatch
+  kUpdated,         // after the optimizer
+  kEnd,             // after the norm of the parameters
+};
+
+// Until when the rank goes on with its own work.
+enum class Wait {
+  kAtOnce,      // it waits
+  kForNext,     // the next operation of this kind starts, or all microbatches are done
+  kForPhase,    // the phase is over; forward and backward of all microbatches count as one
+  kForLayer,    // the layer `needed_by` computes, in the same direction
+  kForSteps,    // `needed_by` more optimizer steps have been taken
+  kForNothing,  // only others wait for it
+};
+
+// The ranks first, first + stride, first + 2 · stride …
+struct RankGroup {
+  int first = 0, stride = 1, size = 0;
+  int place_of(int rank) const { return size == 1 ? 0 : (rank - first) / stride; }
+};
+
+struct Send {
+  StepPhase phase = StepPhase::kEnd;
+  int layer = 0;  // in the phases that have layers
+  CommOp operation = CommOp::kAllReduce;
+  std::int64_t numel = 0;  // as in traffic_theory.hpp: of the whole tensor that is cut or assembled
+  std::int64_t element_bytes = 0;
+  Wait wait = Wait::kAtOnce;
+  int needed_by = 0;
+  RankGroup group = {};    // of a message: the sender and the receiver
+  std::int64_t times = 1;  // in the steps that were asked for
+  // Elements that a full microbatch would have sent: the last ones of an epoch have fewer rows. In
+  // all times together.
+  std::int64_t missing_numel = 0;
+};
+
+// Lists the sends of some steps, in the order in which a step starts them.
+class SendPlan {
+ public:
+  // `group` takes part in what is sent, but for a Send that names another one.
+  SendPlan(const StepsTaken& steps, const RankGroup& group) : steps_(steps), group_(group) {}
+
+  // In a phase that has layers: in the last microbatch. `full_rows` are those that a send is about
+  // unless an epoch ends; 0: its size does not depend on rows.
+  void each_step(const Send& send, std::int64_t full_rows = 0) {
+    add(send, steps_.count(), full_rows);
+  }
+  void each_microbatch(const Send& send, std::int64_t full_rows = 0) {
+    add(send, steps_.batches.microbatches, full_rows);
+  }
+  void add(Send send, std::int64_t times, std::int64_t full_rows = 0);
+  // An all-reduce of doubles, for which the rank waits.
+  void sum_of_doubles(StepPhase phase, std::int64_t count, const RankGroup& group = {}) {
+    each_step({.phase = phase, .numel = count, .element_bytes = sizeof(double), .group = group});
+  }
+
+  const std::vector<Send>& sends() const { return sends_; }
+
+ private:
+  StepsTaken steps_;
+  RankGroup group_;
+  std::vector<Send> sends_;
+};
+
+Traffic traffic_of(const std::vector<Send>& sends, int rank);
+Json to_json(const std::vector<Send>& sends, int rank);  // what each sends once
+
+}  // namespace ladder
