@@ -206,6 +206,9 @@ def main():
     choice.add_argument("--grade", type=Path, metavar="FILE")
     choice.add_argument("--write-reports", type=Path, metavar="FOLDER")
     options = parser.parse_args()
+    programs = BUILD / "step0_single_gpu/denominators"
+    if not options.grade and not all((programs / name).exists() for name in MISTAKES):
+        sys.exit(f"first: cmake --build {BUILD} --target denominators")
     with tempfile.TemporaryDirectory(prefix="ladder-denominators-") as home:
         if options.check or options.grade:
             faults = check(home) if options.check else []
