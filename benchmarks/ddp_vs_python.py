@@ -15,7 +15,7 @@ from pathlib import Path
 from race import BUILD, make_parser, parse, race_on_ranks
 from launcher.console import count_from
 
-
+PROGRAMS = "step0_single_gpu step4_bucketed_ddp"
 def main():
     parser = make_parser(__doc__)
     parser.add_argument("--ranks", type=count_from(2, 9999), default=2, help="of step 4 and of Python DDP")

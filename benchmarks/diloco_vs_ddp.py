@@ -25,6 +25,7 @@ from launcher.launch import train
 from launcher.steps import trainer_in
 from launcher.tables import table_of
 
+PROGRAMS = "step4_bucketed_ddp step9_diloco"
 # Name, what the figure calls it, its colour, its program, and its own options.
 OUTER = ["--outer-lr", "0.7", "--outer-momentum", "0.5"]
 RUNS = [

@@ -28,6 +28,7 @@ from launcher.processes import end, start
 from launcher.tables import table_of
 from stand_ins import refusal
 
+PROGRAMS = "elastic_lighthouse toy_worker"
 STEP_MS = 20
 SYNC_EVERY = 20
 TIME_OUT_S = 1

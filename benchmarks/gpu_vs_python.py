@@ -40,6 +40,7 @@ from launcher.steps import trainer_in
 from launcher.tables import read_table, table_of
 from stand_ins import refusal
 
+PROGRAMS = "step0_single_gpu step4_bucketed_ddp step5_zero1 step6_zero2 step7_zero3 cuda_graphs"
 RESULTS = ROOT / "benchmarks/gpu_results"
 GPT2_124M = {"layers": 12, "heads": 12, "channels": 768, "context": 1024, "vocab_size": 50304}
 # TFLOP/s of dense bf16 matrices, from NVIDIA's data sheets, by the name that the driver gives. H100 and H200 on PCIe

@@ -18,6 +18,7 @@ from launcher.launch import train
 from launcher.steps import resolve_step, trainer_in
 from launcher.tables import cells_of, replaced, table
 
+PROGRAMS = "rungs"
 PAGE = ROOT / "docs/results.md"
 ROUND = 5  # inner steps of step 9
 AVERAGES = f"--sync-every {ROUND} --sync-delay"

@@ -28,6 +28,7 @@ from launcher.steps import trainer_in
 from launcher.tables import table_of
 from stand_ins import made_report
 
+PROGRAMS = "rungs"
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
 PRECISION_OPTIONS = ("precision", "grad-dtype", "masters", "loss-scale", "loss-scale-window")
 COLOURS = {"parameters": "#4477aa", "gradients": "#ee6677", "optimizer": "#ccbb44", "communication": "#66ccee"}

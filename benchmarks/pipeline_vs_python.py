@@ -28,6 +28,7 @@ from launcher.console import count_from, list_of
 from launcher.launch import run_all
 from launcher.tables import table
 
+PROGRAMS = "step0_single_gpu step8_pipeline_ga"
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
 
 

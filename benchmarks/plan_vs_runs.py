@@ -24,6 +24,7 @@ from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, ti
 from launcher.steps import resolve_step
 from launcher.tables import table_of
 
+PROGRAMS = "rungs"
 LEDGER = ROOT / "docs/plan_ledger.md"
 SHAPE = "--layers 6 --heads 4 --channels 128 --context 128"
 WIDE = "--layers 5 --heads 4 --channels 192 --context 64 --model llama"

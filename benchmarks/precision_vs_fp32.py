@@ -31,6 +31,7 @@ from launcher.figures import Curve, Plot, chart, halves
 from launcher.launch import run_all
 from launcher.tables import cells_of, replaced, table_of
 
+PROGRAMS = "step0_single_gpu"
 CHAPTER = ROOT / "step0_single_gpu/precision"
 MODEL = ["--layers", "2", "--heads", "4", "--channels", "64", "--context", "64"]
 SCHEDULE = ["--lr", "1e-3", "--warmup-steps", "50"]

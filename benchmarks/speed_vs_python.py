@@ -19,6 +19,7 @@ from pathlib import Path
 
 from race import BUILD, BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, PEERS_PRODUCTS, Race, flops_per_token, make_parser, parse, require_ratio, shape_text
 
+PROGRAMS = "step0_single_gpu"
 OURS, BEST = ("step0", "step0-blas", "step0-bf16"), "the best of Python"
 
 

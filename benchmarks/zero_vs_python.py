@@ -12,6 +12,7 @@ from pathlib import Path
 from race import BUILD, make_parser, parse, race_on_ranks
 from launcher.console import count_from
 
+PROGRAMS = "step0_single_gpu step4_bucketed_ddp step5_zero1 step6_zero2 step7_zero3"
 STEPS = {"step4": "step4_bucketed_ddp", "step5": "step5_zero1", "step6": "step6_zero2", "step7": "step7_zero3"}
 PEERS = {"ddp": "Python DDP", "zero1": "Python ZeRO-1", "fsdp-zero2": "FSDP2, as ZeRO-2", "fsdp-zero3": "FSDP2, as ZeRO-3"}
 

@@ -15,15 +15,8 @@ from launcher.libtorch import CPU_BUILD_ADVICE, is_cpu_half, python
 from launcher.processes import call, output_of, script
 from launcher.rungs import read_rungs
 
-STEP0, STEP4 = "step0_single_gpu", "step4_bucketed_ddp"
-ZERO = [STEP0, STEP4, "step5_zero1", "step6_zero2", "step7_zero3"]
-# What a script starts, if it is not just step 0; and the number of ranks of a program, if not 1.
-PROGRAMS = {
-    "ddp": [STEP0, STEP4], "diloco": [STEP4, "step9_diloco"], "goodput": ["elastic_lighthouse", "toy_worker"],
-    "ideas": [*ZERO, "step1_ddp_reference", "step3_naive_dp", "step9_diloco"],
-    "plan": [*ZERO[1:], "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"],
-    "pipeline": [STEP0, "step8_pipeline_ga"], "memory": sorted({rung.step for rung in read_rungs()}), "zero": ZERO, "gpu": [*ZERO, "cuda_graphs"],
-}  # fmt: skip
+PROGRAMS = re.compile(r'^PROGRAMS = "(.*)"', re.MULTILINE)  # that a script starts; "rungs": all of ./ladder run
+# The number of ranks of a program, if not 1.
 RANKS = {"collectives": 2, "overlap": 2, "throughput": 2, "bubble": 4}
 
 
@@ -75,9 +68,14 @@ def run_script(kind: Kind, name: str, path: Path, words: list[str]) -> End:
         prepare_release(kind)
         if lacks_python_torch(kind, name):
             raise SystemExit(1)
-        need_built(kind.preset, *PROGRAMS.get(name, [STEP0]))
+        need_built(kind.preset, *programs_of(path))
     say(f"benchmark {name}")
     return launch_script(script(path, *words, python=python(kind)))
+
+
+def programs_of(path: Path) -> list[str]:
+    words = PROGRAMS.search(path.read_text())[1].split()
+    return sorted({rung.step for rung in read_rungs()}) if words == ["rungs"] else words
 
 
 def run_program(kind: Kind, name: str, words: list[str]) -> End:

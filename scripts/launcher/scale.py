@@ -16,6 +16,7 @@ from launcher.checkout import chosen_kind, write_or_fail
 from launcher.console import Parser, count_from, fail, list_of, new_file, option_of, read_link, say, usage_error
 from launcher.figures import Curve, Panel, legend, page
 from launcher.launch import train
+from launcher.plan import Trainers
 from launcher.steps import resolve_step, trainer_in
 from launcher.tables import table
 
@@ -43,9 +44,12 @@ def run(words: list[str]) -> int:
     this, options = parse(words)
     kind = chosen_kind()
     need_release(kind, *this.steps)
-    points = []
+    points, plans = [], Trainers(kind.build)
+    if wrong := [step for step in this.steps if not plans.tries(step, 2, ())]:
+        usage_error(f"{wrong[0]} has nothing to scale: its ranks are alone, or there to be equalled")
     for step in this.steps:
-        trainer = Trainer(trainer_in(kind.build, step), step, options)
+        role = plans.facts(step, 2, ())["role"]
+        trainer = Trainer(trainer_in(kind.build, step), step, role, options)
         say(f"{step}: {len(this.ranks)} simulated and {len(this.measured)} real numbers of ranks, {len(this.links)} links")
         points += [trainer.simulate(ranks, link) for ranks in this.ranks for link in this.links]
         points += [trainer.measure(ranks, link) for ranks in this.measured for link in this.links]
@@ -62,7 +66,7 @@ def run(words: list[str]) -> int:
 def parse(words: list[str]):
     parser = Parser("scale", "The time of an optimizer step on 1 to 1,024 ranks: one rank is simulated, a few are measured.",
                     usage="./ladder scale [STEP…] [options]",
-                    epilog="STEP is step3 to step9, step4 if none is named. Every other option is the trainers': --channels 256.")  # fmt: skip
+                    epilog="STEP is one whose ranks train together, step4 if none is named. Every other option is the trainers': --channels 256.")  # fmt: skip
     parser.add_argument("--links", type=list_of(lambda link: read_link(link) and link), default="5:100,50:10,200:1", help="LATENCY_US:GBPS of each (default %(default)s)")
     parser.add_argument("--ranks", type=COUNTS, default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
     parser.add_argument("--measure", dest="measured", metavar="RANKS", type=lambda text: text and COUNTS(text), default="2,4",
@@ -76,16 +80,14 @@ def parse(words: list[str]):
             usage_error(f"scale does not take --{name}: it sets that itself, or trains only to measure")
     if late := [word for word in options if re.fullmatch(r"step\d\w*", word)]:
         usage_error(f"'{late[0]}' stands after an option: name the steps first")
-    if wrong := [step for step in this.steps if not re.match(r"step[3-9]_", step)]:
-        usage_error(f"{wrong[0]} has nothing to scale: choose from step3 to step9")
     if this.measured and not shutil.which("mpirun"):
         usage_error("there is no mpirun to measure with: install one (./ladder doctor), or leave that out with --measure ''")
     return this, options
 
 
 class Trainer:
-    def __init__(self, program: Path, step: str, options: list[str]):
-        self.program, self.step, self.options = program, step, options
+    def __init__(self, program: Path, step: str, role: str, options: list[str]):
+        self.program, self.step, self.role, self.options = program, step, role, options
 
     def simulate(self, ranks: int, link: str) -> Point:
         """A rank in the middle, whose pipeline stage has two neighbours."""
@@ -110,16 +112,16 @@ class Trainer:
         return min(rounds, key=lambda steps: sum(seconds[steps]))
 
     def train(self, processes: int, ranks: int, link: str, *transport) -> dict:
-        words = [*transport, "--link", link, *MODEL, *own_options(self.step, ranks, self.options), "--overfit-one-batch", *self.options]
+        words = [*transport, "--link", link, *MODEL, *own_options(self.role, ranks, self.options), "--overfit-one-batch", *self.options]
         return train(self.program, processes, words)
 
 
-def own_options(step: str, ranks: int, options: list[str]) -> list:
+def own_options(role: str, ranks: int, options: list[str]) -> list:
     """A pipeline has as many stages as divide the ranks, up to 4, and each of its ranks computes as much as one alone."""
     stages = next(stages for stages in (4, 2, 1) if ranks % stages == 0)
-    if step.startswith("step8"):
+    if role == "stage":
         return ["--pipeline-stages", stages, "--num-microbatches", 4 * stages, "--steps", 9]
-    if step.startswith("step9"):
+    if role == "worker":
         sync_every = option_of(options, "sync-every") or "20"
         return ["--sync-every", sync_every, "--steps", 3 * int(sync_every) if sync_every.isdigit() else 60]
     return ["--steps", 9]
