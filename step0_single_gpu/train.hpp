@@ -36,6 +36,7 @@ inline Trainer trainer() {
   return {
       .step = "step0_single_gpu",
       .role = RankRole::kAlone,
+      .keeps = {"simulated ranks"},  // the sum over them, which is no state of theirs
       .train = train,
       .state_bytes = state_bytes,
       .sends = sends,

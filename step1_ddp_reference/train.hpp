@@ -20,7 +20,6 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank
 inline Trainer trainer() {
   return {
       .step = "step1_ddp_reference",
-      .reads_all_data = true,
       .train = train,
       .state_bytes = state_bytes,
       .sends = sends,

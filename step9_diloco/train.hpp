@@ -44,6 +44,8 @@ inline Trainer trainer() {
   return {
       .step = "step9_diloco",
       .role = RankRole::kWorker,
+      .num_models = 2,
+      .keeps = {"a checkpoint's average in flight"},
       .train = train,
       .state_bytes = state_bytes,
       .sends = sends,

@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "common/core/check.hpp"
+#include "common/optim/norm.hpp"
 #include "common/optim/optimizer.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/report/console.hpp"
 
 namespace ladder {
@@ -24,17 +26,23 @@ struct Lines {
 
 // The most bytes that may stay alive under this name, without being state. The optimizer computes in
 // fp32: what has neither 4 bytes nor a master passes through a piece of them. A table of rotary
-// positions has a cosine and a sine for each position and pair of a head's channels. The oracle's
-// sum over the ranks that it plays is no state of theirs.
+// positions has a cosine and a sine for each position and pair of a head's channels.
 std::int64_t most_of_others(const std::string& name, const Trainer& trainer,
                             const TrainOptions& options) {
   const ModelOptions& model = options.model;
   const Precision& precision = model.precision;
-  if (name == "simulated ranks") return std::numeric_limits<std::int64_t>::max();
+  const bool is_of_any_size = std::ranges::find(trainer.keeps, name) != trainer.keeps.end() ||
+                              (name == "block sums" && options.device.is_cuda());
+  if (is_of_any_size) return std::numeric_limits<std::int64_t>::max();
   if (name == "widened for the update")
     return 4 * kWidePiece *
            (is_16_bit(precision.grads) +
             (precision.has_16_bit_params() && options.optimizer.masters != Masters::kFp32));
+  if (name == "quanta" && options.gradient_sum == SumMode::kExact) {
+    std::int64_t num_blocks = 0;
+    for (const FlatUnit& unit : layout_of(options).units) num_blocks += num_norm_blocks(unit.numel);
+    return 2 * 4 * num_blocks;  // also those that a checkpoint has brought
+  }
   if (name == "rotary positions")
     return trainer.num_models * 4 * model.context * (model.channels / model.heads);
   return 0;
@@ -90,14 +98,15 @@ void compare_memory(Lines& lines, const Trainer& trainer, const TrainOptions& op
 }
 
 // What the rank has read of its windows, each of which is one token longer than its targets. Nothing
-// for rows of other lengths, and for steps that were begun again or read no new data.
-std::optional<std::int64_t> data_bytes_theory(const Trainer& trainer, const TrainOptions& options,
-                                              const TrainReport& report, int world_size) {
+// for rows of other lengths, for steps that were begun again or read no new data, and where a rank may
+// have a microbatch without a row, so that all have as many.
+std::optional<std::int64_t> data_bytes_theory(const TrainOptions& options,
+                                              const TrainReport& report) {
   if (options.data.rows != Rows::kWindows || !batch_shape(options).is_of_tokens() ||
-      options.data.overfit_one_batch || report.repeated_steps > 0 || report.token_bytes == 0)
+      options.data.overfit_one_batch || options.gradient_sum == SumMode::kExact ||
+      report.token_bytes == 0)
     return std::nullopt;
-  return report.token_bytes * (options.model.context + 1) * report.batch_counts.rows *
-         (trainer.reads_all_data ? world_size : 1);
+  return report.token_bytes * (options.model.context + 1) * report.batch_counts.rows;
 }
 
 }  // namespace
@@ -107,7 +116,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
   report.peak_theory = trainer.peak_bytes(options, world_size, rank);
   report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
-  report.data_bytes_theory = data_bytes_theory(trainer, options, report, world_size);
+  report.data_bytes_theory = data_bytes_theory(options, report);
   if (is_simulated(options)) report.bubble = trainer.bubble(options, world_size);
   if (!report.losses.empty())
     report.differences = differences_from_theory(trainer, options, report, {}, world_size, rank);
@@ -130,7 +139,7 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
     lines.expect("bytes sent by " + of_op, report.traffic[op].bytes_sent, traffic[op].bytes_sent);
     lines.expect("messages of " + of_op, report.traffic[op].messages, traffic[op].messages);
   }
-  if (const auto data = data_bytes_theory(trainer, options, report, world_size))
+  if (const auto data = data_bytes_theory(options, report))
     lines.expect("bytes of data read:", report.data_bytes_read, *data);
   return lines.all;
 }

@@ -63,8 +63,9 @@ struct Trainer {
   // Ranks may start with different parameters; rank 0's count. If a rank creates only its slices,
   // no rank could send it the rest, so the seed is the same by contract.
   bool starts_by_broadcast = true;
-  bool reads_all_data = false;  // each rank reads what all ranks train on
-  int num_models = 1;           // at most, that run forward on a rank: a frozen one, too
+  int num_models = 1;  // at most, that run forward on a rank: a frozen one, too
+  std::vector<std::string> keeps =
+      {};  // scopes of what a rank may keep that is no state, of any size
   // Collective: every rank of the world calls it with the same options. If one rank throws, the
   // others wait until the caller ends them, as run_main does.
   TrainReport (*train)(const TrainOptions& options, Communicator& comm);

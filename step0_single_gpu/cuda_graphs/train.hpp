@@ -15,6 +15,7 @@ inline Trainer trainer() {
   return {
       .step = "cuda_graphs",
       .role = RankRole::kAlone,
+      .keeps = {"simulated ranks"},
       .train = train,
       .state_bytes = state_bytes,
       .sends = step0::sends,

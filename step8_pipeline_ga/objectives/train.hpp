@@ -36,6 +36,7 @@ inline Trainer trainer() {
       .step = "objectives",
       .role = RankRole::kStage,
       .num_models = 2,
+      .keeps = {"reference log-probabilities"},
       .train = [](const TrainOptions& options,
                   Communicator& comm) { return step8::train(options, comm, make_objective); },
       .state_bytes = state_bytes,

@@ -20,6 +20,8 @@ inline Trainer trainer() {
   return {
       .step = "elastic",
       .role = RankRole::kWorker,
+      .num_models = 2,
+      .keeps = {"a checkpoint's average in flight"},
       .train = train,
       .state_bytes = state_bytes,
       .sends = step9::sends,

@@ -96,7 +96,8 @@ TEST(ExactLadder, StepsThatLeaveTheRangeAreTakenAgain) {
   if (climber.rank() == 0) {
     EXPECT_GT(plain.report.repeated_steps, 4);  // which the first step needs
   }
-  for (const Trainer& rung : rungs())  // one that sums once a step, and those that do for each microbatch
+  for (const Trainer& rung :
+       rungs())  // one that sums once a step, and those that do for each microbatch
     if (rung.step == "step3_naive_dp" || rung.sums_each_microbatch)
       expect_same(climber, climber.climb(rung, options), plain);
 }
