@@ -13,13 +13,12 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/model/family.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/operator_calls.hpp"
 
 namespace ladder {
 namespace {
-
-constexpr ModelFamily kFamilies[] = {ModelFamily::kGpt2, ModelFamily::kLlama};
 
 // A Llama's heads share their keys and values.
 ModelOptions tiny(bool tied, ModelFamily family = ModelFamily::kGpt2) {
@@ -35,7 +34,7 @@ ModelOptions tiny(bool tied, ModelFamily family = ModelFamily::kGpt2) {
 
 std::vector<ModelOptions> all_tiny() {
   std::vector<ModelOptions> all;
-  for (const ModelFamily family : kFamilies)
+  for (const ModelFamily family : all_families())
     for (const bool tied : {true, false}) all.push_back(tiny(tied, family));
   return all;
 }
@@ -162,7 +161,7 @@ TEST(BuildLayers, TheMlpsWidthIsAnOption) {
 }
 
 TEST(BuildLayers, WeightsStartAtRandomAndNormsAtOne) {
-  for (const ModelFamily family : kFamilies) {
+  for (const ModelFamily family : all_families()) {
     const ModelOptions options{.family = family, .layers = 8, .channels = 64};
     for (const auto& [name, tensor] : build_layers(options, 3).leaves()) {
       const bool is_back = name.find("c_proj") != std::string::npos ||
@@ -177,7 +176,7 @@ TEST(BuildLayers, WeightsStartAtRandomAndNormsAtOne) {
 }
 
 TEST(BuildLayers, StartDependsOnSeedAndNameAlone) {
-  for (const ModelFamily family : kFamilies) {
+  for (const ModelFamily family : all_families()) {
     const auto leaves = [&](bool tied, std::uint64_t seed) {
       return build_layers(tiny(tied, family), seed).leaves();
     };
@@ -284,7 +283,7 @@ TEST(BuildLayers, PartsMakeUpTheWhole) {
 }
 
 TEST(BuildLayers, ATiedHeadReadsTheEmbeddingOrHasACopy) {
-  for (const ModelFamily family : kFamilies) {
+  for (const ModelFamily family : all_families()) {
     const std::size_t num_norms = family == ModelFamily::kLlama ? 1 : 2;  // tensors of the last one
     const Model whole = build_layers(tiny(true, family), 5);
     EXPECT_EQ(whole.layers.back().reads, std::size_t{0});
@@ -312,7 +311,7 @@ TEST(BuildLayers, RefusesWhatIsNoPartOfIt) {
 TEST(BuildLayers, FlopsAreTwoPerParameterOfAProductAndAttention) {
   const ModelOptions gpt2 = {
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
-  ModelOptions smollm2 = *shape_of(NamedModel::kSmolLm2_135M);
+  ModelOptions smollm2 = *named_model("smollm2-135m").shape;
   smollm2.context = 2048;
   const std::int64_t of_smollm2 = 576 * (576 + 192 + 192 + 576 + 3 * 1536);
   for (const auto& [options, products] :
