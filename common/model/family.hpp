@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/json.hpp"
@@ -56,15 +57,14 @@ struct ModelConfig {
   bool has_dropout = false;  // it was trained with dropout
 };
 
-// What is known of a family without a shape. A class that lacks one of these cannot be made; only
-// those at the end have defaults.
+// What is known of a family without a shape. A class that lacks one of these does not compile; only
+// those at the end may be left out.
 class FamilyTraits {
  public:
   virtual ~FamilyTraits() = default;
 
-  virtual const char* name() const = 0;  // of --model, and the "model_type" of a config.json
-  virtual const char* prefix()
-      const = 0;  // of its tensors in a Hugging Face folder; not the head's
+  virtual const char* name() const = 0;    // of --model, and the "model_type" of a config.json
+  virtual const char* prefix() const = 0;  // of all tensors but the head in a Hugging Face folder
   virtual const char* embedding_name() const = 0;  // of the token embedding's tensor
   // Of the tensor of learned positions, which are as many as the context may be long; null: they are
   // rotary, and have no end.
@@ -76,16 +76,16 @@ class FamilyTraits {
 
   // Throws UsageError naming the option if the family does not have such a shape.
   virtual std::unique_ptr<Family> make(const ModelOptions& options) const = 0;
-  // Throws CheckError for a setting that would make another function of the same weights.
+  // The shape, but for the family. Throws CheckError for a setting that would make another function
+  // of the same weights.
   virtual ModelConfig read(const ConfigReader& config) const = 0;
   // The settings that read() reads, and those without which transformers would take other values.
   virtual Json write(const ModelOptions& model) const = 0;
 
   // Whether it is no parameter but what a model computes itself, which older files hold as well.
   virtual bool is_buffer(const std::string& /*name*/) const { return false; }
-  virtual std::vector<NamedModel> models() const {
-    return {};
-  }  // of this family, by --model's names
+  // Models with a known shape, all but its `context`, by --model's names.
+  virtual std::vector<std::pair<std::string, ModelOptions>> models() const { return {}; }
 
   bool has_rotary_positions() const { return positions_name() == nullptr; }
 };

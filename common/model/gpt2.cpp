@@ -108,7 +108,6 @@ class Gpt2Traits final : public FamilyTraits {
     config.only("scale_attn_weights", {true});
     config.only("scale_attn_by_inverse_layer_idx", {false});
     ModelOptions model;
-    model.family = ModelFamily::kGpt2;
     model.vocab_size = config.extent("vocab_size");
     model.context = config.extent("n_positions");
     model.layers = config.extent("n_layer");

@@ -139,7 +139,6 @@ class LlamaTraits final : public FamilyTraits {
       config.only(name, {false});
     config.only("partial_rotary_factor", {1});
     ModelOptions model;
-    model.family = ModelFamily::kLlama;
     model.vocab_size = config.extent("vocab_size");
     model.context = config.extent("max_position_embeddings");
     model.layers = config.extent("num_hidden_layers");
@@ -183,11 +182,10 @@ class LlamaTraits final : public FamilyTraits {
   }
 
   // SmolLM2: Allal et al., arXiv 2502.02737, and the models' config.json.
-  std::vector<NamedModel> models() const override {
+  std::vector<std::pair<std::string, ModelOptions>> models() const override {
     const auto smollm2 = [](std::int64_t layers, std::int64_t channels, std::int64_t mlp_channels,
                             std::int64_t heads, std::int64_t kv_heads) -> ModelOptions {
-      return {.family = ModelFamily::kLlama,
-              .vocab_size = 49152,
+      return {.vocab_size = 49152,
               .layers = layers,
               .heads = heads,
               .kv_heads = kv_heads,
@@ -197,8 +195,8 @@ class LlamaTraits final : public FamilyTraits {
               .rope_theta = 100000,
               .norm_eps = 1e-5};
     };
-    return {{"smollm2-135m", ModelFamily::kLlama, smollm2(30, 576, 1536, 9, 3)},
-            {"smollm2-360m", ModelFamily::kLlama, smollm2(32, 960, 2560, 15, 5)}};
+    return {{"smollm2-135m", smollm2(30, 576, 1536, 9, 3)},
+            {"smollm2-360m", smollm2(32, 960, 2560, 15, 5)}};
   }
 };
 

@@ -13,7 +13,10 @@ const std::vector<NamedModel>& named_models() {
     for (const ModelFamily family : all_families())
       models.push_back({traits_of(family).name(), family});
     for (const ModelFamily family : all_families())
-      for (const NamedModel& model : traits_of(family).models()) models.push_back(model);
+      for (auto& [name, shape] : traits_of(family).models()) {
+        shape.family = family;
+        models.push_back({name, family, shape});
+      }
     return models;
   }();
   return kModels;

@@ -8,12 +8,12 @@
 namespace ladder {
 namespace {
 
-const FamilyTraits& traits_named(const std::string& type, const std::string& path) {
+ModelFamily family_named(const std::string& type, const std::string& path) {
   std::string known;
   for (const ModelFamily family : all_families()) {
-    const FamilyTraits& traits = traits_of(family);
-    if (traits.name() == type) return traits;
-    known += concat(known.empty() ? "" : ", ", "\"", traits.name(), "\"");
+    const char* name = traits_of(family).name();
+    if (type == name) return family;
+    known += concat(known.empty() ? "" : ", ", "\"", name, "\"");
   }
   throw CheckError(
       concat(path, ": \"model_type\" is \"", excerpt(type), "\", Ladder reads ", known));
@@ -23,13 +23,15 @@ const FamilyTraits& traits_named(const std::string& type, const std::string& pat
 
 ModelConfig parse_model_config(const std::string& text, const std::string& path) {
   const ConfigReader config(text, path);
-  const FamilyTraits& traits = traits_named(config.text("model_type"), path);
+  const ModelFamily family = family_named(config.text("model_type"), path);
   // What would make another function of the same weights, in all families.
   for (const char* name : {"quantization_config", "sliding_window"}) config.only(name, {nullptr});
   for (const char* name : {"use_sliding_window", "is_encoder_decoder", "add_cross_attention"})
     config.only(name, {false});
   config.only("pruned_heads", {SortedJson::object()});
-  return traits.read(config);
+  ModelConfig found = traits_of(family).read(config);
+  found.model.family = family;
+  return found;
 }
 
 Json model_config_json(const ModelOptions& model, at::ScalarType dtype) {
