@@ -27,7 +27,7 @@ ModelOptions tiny(bool tied, ModelFamily family = ModelFamily::kGpt2) {
           .context = 8,
           .layers = 2,
           .heads = 3,
-          .kv_heads = family == ModelFamily::kLlama ? 1 : 0,
+          .kv_heads = traits_of(family).has_kv_heads() ? 1 : 0,
           .channels = 12,
           .tie_embeddings = tied};
 }
@@ -40,8 +40,7 @@ std::vector<ModelOptions> all_tiny() {
 }
 
 std::string trace_of(const ModelOptions& options) {
-  return concat(options.family == ModelFamily::kLlama ? "llama" : "gpt2",
-                options.tie_embeddings ? ", tied" : ", untied");
+  return concat(traits_of(options.family).name(), options.tie_embeddings ? ", tied" : ", untied");
 }
 
 // The vocabulary has 50257 tokens, or 50304 if padded to a multiple of 64.
@@ -71,7 +70,8 @@ TEST(BuildLayers, ChosenProductsReachEveryLayer) {
     for (ModelOptions options : all_tiny()) {
       options.products = products;
       const Model model = build_layers(options, 1);
-      const int of_block = options.family == ModelFamily::kLlama ? 7 : 4;
+      const FamilyTraits& traits = traits_of(options.family);
+      const std::int64_t of_block = (traits.has_joint_qkv() ? 2 : 4) + traits.mlp_matrices();
       const bool is_onednn = products == Products::kOneDnn;
       EXPECT_EQ(num_onednn_products(model.layers[1], x), is_onednn ? of_block : 0);
       EXPECT_EQ(num_onednn_products(model.layers[2], x), is_onednn ? of_block : 0);
@@ -146,11 +146,11 @@ TEST(BuildLayers, WhatAPlanCountsDoesNotDependOnThisCpu) {
 TEST(BuildLayers, TheMlpsWidthIsAnOption) {
   install_memory_ledger();
   for (ModelOptions options : all_tiny()) {
-    const std::int64_t by_default = options.family == ModelFamily::kLlama ? 32 : 48;
+    const std::int64_t num_matrices = traits_of(options.family).mlp_matrices();
+    const std::int64_t by_default = num_matrices == 3 ? 32 : 48;
     EXPECT_EQ(completed(options).mlp_channels, by_default);
     const std::int64_t before = forward_flops(options)[1];
     options.mlp_channels = 20;
-    const std::int64_t num_matrices = options.family == ModelFamily::kLlama ? 3 : 2;
     EXPECT_EQ(before - forward_flops(options)[1], 2 * num_matrices * 12 * (by_default - 20));
     EXPECT_EQ(measured_activation_bytes(options, 2), saved_activation_bytes(options, 2));
     const std::vector<NamedTensor> block = build_layers(options, 1).layers[1].unit.tensors;
@@ -284,7 +284,9 @@ TEST(BuildLayers, PartsMakeUpTheWhole) {
 
 TEST(BuildLayers, ATiedHeadReadsTheEmbeddingOrHasACopy) {
   for (const ModelFamily family : all_families()) {
-    const std::size_t num_norms = family == ModelFamily::kLlama ? 1 : 2;  // tensors of the last one
+    const ModelOptions options = tiny(true, family);
+    const Layer norm = family_of(options)->final_norm(ParameterMaker(5, at::kCPU, options));
+    const std::size_t num_norms = norm.unit.tensors.size();
     const Model whole = build_layers(tiny(true, family), 5);
     EXPECT_EQ(whole.layers.back().reads, std::size_t{0});
     EXPECT_EQ(whole.layers.back().unit.tensors.size(), num_norms);
