@@ -33,18 +33,6 @@ std::int64_t ConfigReader::extent(const char* name) const {
   return value;
 }
 
-std::int64_t ConfigReader::extent(const char* name, std::int64_t otherwise) const {
-  return has(name) ? extent(name) : otherwise;
-}
-
-double ConfigReader::positive(const char* name, double otherwise) const {
-  return has(name) ? positive_in(settings_, name) : otherwise;
-}
-
-void ConfigReader::only(const char* name, std::initializer_list<SortedJson> values) const {
-  if (has(name)) reader_.only(name, values);
-}
-
 bool ConfigReader::is_one_not_zero(std::initializer_list<const char*> names) const {
   return std::ranges::any_of(
       names, [&](const char* name) { return has(name) && settings_.at(name) != 0; });

@@ -21,12 +21,18 @@ class ConfigReader {
   bool has(const char* name) const { return settings_.contains(name); }
   // A number of things, from 1 to 2^31 - 1.
   std::int64_t extent(const char* name) const;
-  std::int64_t extent(const char* name, std::int64_t otherwise) const;
-  double positive(const char* name, double otherwise) const;
+  std::int64_t extent(const char* name, std::int64_t otherwise) const {
+    return has(name) ? extent(name) : otherwise;
+  }
+  double positive(const char* name, double otherwise) const {
+    return has(name) ? positive_in(settings_, name) : otherwise;
+  }
   bool flag(const char* name, bool otherwise) const { return reader_.flag(name, otherwise); }
   std::string text(const char* name) const { return reader_.text(name); }
   // A setting that must have one of these values, if it is there.
-  void only(const char* name, std::initializer_list<SortedJson> values) const;
+  void only(const char* name, std::initializer_list<SortedJson> values) const {
+    if (has(name)) reader_.only(name, values);
+  }
   bool is_one_not_zero(std::initializer_list<const char*> names) const;
   // Both spellings: "rope_theta" with "rope_scaling", and "rope_parameters" with both in it.
   double rope_theta() const;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "common/core/check.hpp"
 #include "common/core/listed.hpp"
@@ -26,10 +25,10 @@ struct Row {
 constexpr Row kFamilies[] = {{ModelFamily::kGpt2, gpt2}, {ModelFamily::kLlama, llama}};
 
 constexpr bool has_all_families() {
-  std::size_t family = 0;
+  int family = 0;
   for (const Row& row : kFamilies)
-    if (row.family != static_cast<ModelFamily>(family++)) return false;
-  return family == static_cast<std::size_t>(ModelFamily::kNumFamilies);
+    if (row.family != ModelFamily{family++}) return false;
+  return ModelFamily{family} == ModelFamily::kNumFamilies;
 }
 static_assert(has_all_families(), "kFamilies needs a row for each value of ModelFamily, in order");
 
@@ -66,9 +65,9 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
 }  // namespace
 
 const FamilyTraits& traits_of(ModelFamily family) {
-  const auto index = static_cast<std::size_t>(family);
-  check(index < std::size(kFamilies), "there is no family of models with the number ", index);
-  return kFamilies[index].traits();
+  for (const Row& row : kFamilies)
+    if (row.family == family) return row.traits();
+  throw CheckError("there is no such family of models");
 }
 
 std::vector<ModelFamily> all_families() {

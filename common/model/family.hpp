@@ -66,8 +66,8 @@ class FamilyTraits {
   virtual const char* name() const = 0;    // of --model, and the "model_type" of a config.json
   virtual const char* prefix() const = 0;  // of all tensors but the head in a Hugging Face folder
   virtual const char* embedding_name() const = 0;  // of the token embedding's tensor
-  // Of the tensor of learned positions, which are as many as the context may be long; null: they are
-  // rotary, and have no end.
+  // Of the tensor of learned positions, which are as many as the context may be long; empty: they
+  // are rotary, and have no end.
   virtual const char* positions_name() const = 0;
   virtual bool has_kv_heads() const = 0;             // those may be fewer than the heads
   virtual bool has_joint_qkv() const = 0;            // they are cut from one tensor
@@ -87,7 +87,7 @@ class FamilyTraits {
   // Models with a known shape, all but its `context`, by --model's names.
   virtual std::vector<std::pair<std::string, ModelOptions>> models() const { return {}; }
 
-  bool has_rotary_positions() const { return positions_name() == nullptr; }
+  bool has_rotary_positions() const { return *positions_name() == '\0'; }
 };
 
 // Layers that it makes have no names yet. They may share what the object makes for all of them, so

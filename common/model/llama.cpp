@@ -123,7 +123,7 @@ class LlamaTraits final : public FamilyTraits {
   const char* name() const override { return "llama"; }
   const char* prefix() const override { return "model."; }
   const char* embedding_name() const override { return "embed_tokens.weight"; }
-  const char* positions_name() const override { return nullptr; }
+  const char* positions_name() const override { return ""; }
   bool has_kv_heads() const override { return true; }
   bool has_joint_qkv() const override { return false; }
   std::int64_t mlp_matrices() const override { return 3; }

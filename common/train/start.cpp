@@ -1,6 +1,5 @@
 #include "common/train/start.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -24,21 +23,12 @@ namespace {
 constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
 
 // Older checkpoints do not say what --model was; their families differ in the embedding's name.
-ModelFamily family_in(const Json& config, const std::vector<StoredTensor>& tensors,
-                      const fs::path& checkpoint) {
-  if (config.contains("model")) {
-    const Json& name = config["model"];
-    for (const NamedModel& model : named_models())
-      if (name == model.name) return model.family;
-    throw CheckError(concat((checkpoint / "state.json").string(), ": \"model\" is ",
-                            excerpt(to_text(name)), ", which no --model is"));
-  }
+ModelFamily family_in(const Json& config, const std::vector<StoredTensor>& tensors) {
+  if (config.contains("model")) return named_model(config["model"].get<std::string>()).family;
   for (const ModelFamily family : all_families())
-    if (std::ranges::find(tensors, traits_of(family).embedding_name(), &StoredTensor::name) !=
-        tensors.end())
-      return family;
-  throw CheckError(concat((checkpoint / "model.safetensors").string(),
-                          ": holds no token embedding of any family of models"));
+    for (const StoredTensor& tensor : tensors)
+      if (tensor.name == traits_of(family).embedding_name()) return family;
+  throw UsageError("it has no token embedding of any family of models");
 }
 
 // The model of a checkpoint of ours: from the options in state.json and the tensors in
@@ -49,17 +39,17 @@ ModelOptions model_of_checkpoint(const fs::path& checkpoint) {
   TrainOptions options;
   ModelOptions& model = options.model;
   const SafetensorsReader stored(checkpoint / "model.safetensors");
-  model.family = family_in(config, stored.tensors(), checkpoint);
-  for (const auto& [name, dtype, shape] : stored.tensors()) {
-    if (name == traits_of(model.family).embedding_name() && !shape.empty())
-      model.vocab_size = shape[0];
-    if (name == "lm_head.weight") model.tie_embeddings = false;
-  }
   model.layers = count_in(config, "layers", path);
   model.heads = count_in(config, "heads", path);
   model.channels = count_in(config, "channels", path);
   model.context = count_in(config, "context", path);
   try {  // older checkpoints have only the options above
+    model.family = family_in(config, stored.tensors());
+    const std::string embedding = traits_of(model.family).embedding_name();
+    for (const auto& [name, dtype, shape] : stored.tensors()) {
+      if (name == embedding && !shape.empty()) model.vocab_size = shape[0];
+      if (name == "lm_head.weight") model.tie_embeddings = false;
+    }
     model.kv_heads = config.value("kv-heads", model.kv_heads);
     model.mlp_channels = config.value("mlp-channels", model.mlp_channels);
     model.rope_theta = config.value("rope-theta", model.rope_theta);
@@ -231,8 +221,7 @@ void finalize_from(const Start& start, TrainOptions& options) {
 // Positions that the run does not use may be there. Any type is converted.
 bool fits(const StoredTensor& found, const StoredTensor& wanted, const FamilyTraits& traits) {
   std::vector<std::int64_t> shape = found.shape;
-  const bool is_positions = !traits.has_rotary_positions() && found.name == traits.positions_name();
-  if (is_positions && !shape.empty() && !wanted.shape.empty())
+  if (found.name == traits.positions_name() && !shape.empty() && !wanted.shape.empty())
     shape[0] = std::min(shape[0], wanted.shape[0]);
   return shape == wanted.shape;
 }

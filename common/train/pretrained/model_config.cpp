@@ -3,20 +3,20 @@
 #include <nlohmann/json.hpp>
 
 #include "common/core/check.hpp"
+#include "common/core/listed.hpp"
 #include "common/model/config_reader.hpp"
 
 namespace ladder {
 namespace {
 
 ModelFamily family_named(const std::string& type, const std::string& path) {
-  std::string known;
+  std::vector<const char*> known;
   for (const ModelFamily family : all_families()) {
-    const char* name = traits_of(family).name();
-    if (type == name) return family;
-    known += concat(known.empty() ? "" : ", ", "\"", name, "\"");
+    known.push_back(traits_of(family).name());
+    if (type == known.back()) return family;
   }
   throw CheckError(
-      concat(path, ": \"model_type\" is \"", excerpt(type), "\", Ladder reads ", known));
+      concat(path, ": \"model_type\" is \"", excerpt(type), "\", Ladder reads ", listed(known)));
 }
 
 }  // namespace
