@@ -90,6 +90,7 @@ def compare(trainers, configuration):
     facts = trainers.facts(step, ranks, words)
     return planned, {
         "others": share_of_others(before, processor_seconds()),
+        "model": facts["config"]["model"],
         "exact": is_exact(facts, report),
         "activations": max(rank["activations_peak"] for rank in report["memory"]),
         "state": max(sum(state_of(rank)) for rank in report["memory"]),
@@ -98,11 +99,11 @@ def compare(trainers, configuration):
 
 
 def row_of(configuration, pairs):
-    name, ranks, link, shape, more = configuration
+    name, ranks, link, _, more = configuration
     planned_s, run_s = min(planned.step_s for planned, _ in pairs), min(run["seconds"] for _, run in pairs)
     planned, run = pairs[-1]
     return {
-        "what": f"{name}, {ranks} ranks", "link": link, "model": "llama" if "llama" in shape else "gpt2", "options": f"`{more}`" if more else "",
+        "what": f"{name}, {ranks} ranks", "link": link, "model": run["model"], "options": f"`{more}`" if more else "",
         "state": size_text(planned.state_bytes), "exact": "yes" if all(run["exact"] for _, run in pairs) else "NO",
         "activations": f"{size_text(planned.working_bytes)} / {size_text(run['activations'])}",
         "planned": time_text(planned_s), "run": time_text(run_s), "error": planned_s / run_s - 1,

@@ -122,7 +122,7 @@ std::string attention_backend(const ModelOptions& model, at::Device device) {
                      at::TensorOptions().dtype(model.precision.params).device(device))
         .set_requires_grad(true);
   };
-  std::vector<at::Tensor> parts = family->traits().has_joint_qkv
+  std::vector<at::Tensor> parts = family->traits().has_joint_qkv()
                                       ? empty(3 * H).split(H * d, /*dim=*/2)
                                       : std::vector{empty(H), empty(K), empty(K)};
   for (at::Tensor& part : parts) part = part.view({1, T, -1, d}).transpose(1, 2);

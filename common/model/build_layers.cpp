@@ -22,9 +22,9 @@ Layer head_layer(const Family& family, const ParameterMaker& make, const at::Ten
   if (is_shared) {
     layer.reads = 0;
   } else {
-    weight = make.normal(layer.unit,
-                         options.tie_embeddings ? family.traits().embedding_name : "lm_head.weight",
-                         {options.vocab_size, options.channels});
+    weight = make.normal(
+        layer.unit, options.tie_embeddings ? family.traits().embedding_name() : "lm_head.weight",
+        {options.vocab_size, options.channels});
   }
   layer.forward = [=, norm = layer.forward, products = options.products](const at::Tensor& x) {
     return project(norm(x), weight, products, is_shared);  // logits [B, T, V]
@@ -190,26 +190,6 @@ void validate(const ModelOptions& options) {
 
 ModelOptions completed(const ModelOptions& options) {
   return family_of(options)->options();
-}
-
-std::unique_ptr<Family> family_of(const ModelOptions& options) {
-  const auto check_positive = [](const char* option, std::int64_t value) {
-    check_usage(value > 0, option, " is ", value, ", it must be at least 1");
-  };
-  check_positive("--vocab-size", options.vocab_size);
-  check_positive("--context", options.context);
-  check_positive("--layers", options.layers);
-  check_positive("--heads", options.heads);
-  check_positive("--channels", options.channels);
-  check_usage(options.channels % options.heads == 0, "--channels ", options.channels,
-              " is not a multiple of --heads ", options.heads);
-  switch (options.family) {
-    case ModelFamily::kGpt2:
-      return gpt2(options);
-    case ModelFamily::kLlama:
-      return llama(options);
-  }
-  throw UsageError("there is no such family of models");
 }
 
 }  // namespace ladder

@@ -13,13 +13,12 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/model/family.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/operator_calls.hpp"
 
 namespace ladder {
 namespace {
-
-constexpr ModelFamily kFamilies[] = {ModelFamily::kGpt2, ModelFamily::kLlama};
 
 // A Llama's heads share their keys and values.
 ModelOptions tiny(bool tied, ModelFamily family = ModelFamily::kGpt2) {
@@ -28,21 +27,20 @@ ModelOptions tiny(bool tied, ModelFamily family = ModelFamily::kGpt2) {
           .context = 8,
           .layers = 2,
           .heads = 3,
-          .kv_heads = family == ModelFamily::kLlama ? 1 : 0,
+          .kv_heads = traits_of(family).has_kv_heads() ? 1 : 0,
           .channels = 12,
           .tie_embeddings = tied};
 }
 
 std::vector<ModelOptions> all_tiny() {
   std::vector<ModelOptions> all;
-  for (const ModelFamily family : kFamilies)
+  for (const ModelFamily family : all_families())
     for (const bool tied : {true, false}) all.push_back(tiny(tied, family));
   return all;
 }
 
 std::string trace_of(const ModelOptions& options) {
-  return concat(options.family == ModelFamily::kLlama ? "llama" : "gpt2",
-                options.tie_embeddings ? ", tied" : ", untied");
+  return concat(traits_of(options.family).name(), options.tie_embeddings ? ", tied" : ", untied");
 }
 
 // The vocabulary has 50257 tokens, or 50304 if padded to a multiple of 64.
@@ -72,7 +70,8 @@ TEST(BuildLayers, ChosenProductsReachEveryLayer) {
     for (ModelOptions options : all_tiny()) {
       options.products = products;
       const Model model = build_layers(options, 1);
-      const int of_block = options.family == ModelFamily::kLlama ? 7 : 4;
+      const FamilyTraits& traits = traits_of(options.family);
+      const std::int64_t of_block = (traits.has_joint_qkv() ? 2 : 4) + traits.mlp_matrices();
       const bool is_onednn = products == Products::kOneDnn;
       EXPECT_EQ(num_onednn_products(model.layers[1], x), is_onednn ? of_block : 0);
       EXPECT_EQ(num_onednn_products(model.layers[2], x), is_onednn ? of_block : 0);
@@ -147,11 +146,11 @@ TEST(BuildLayers, WhatAPlanCountsDoesNotDependOnThisCpu) {
 TEST(BuildLayers, TheMlpsWidthIsAnOption) {
   install_memory_ledger();
   for (ModelOptions options : all_tiny()) {
-    const std::int64_t by_default = options.family == ModelFamily::kLlama ? 32 : 48;
+    const std::int64_t num_matrices = traits_of(options.family).mlp_matrices();
+    const std::int64_t by_default = num_matrices == 3 ? 32 : 48;
     EXPECT_EQ(completed(options).mlp_channels, by_default);
     const std::int64_t before = forward_flops(options)[1];
     options.mlp_channels = 20;
-    const std::int64_t num_matrices = options.family == ModelFamily::kLlama ? 3 : 2;
     EXPECT_EQ(before - forward_flops(options)[1], 2 * num_matrices * 12 * (by_default - 20));
     EXPECT_EQ(measured_activation_bytes(options, 2), saved_activation_bytes(options, 2));
     const std::vector<NamedTensor> block = build_layers(options, 1).layers[1].unit.tensors;
@@ -162,7 +161,7 @@ TEST(BuildLayers, TheMlpsWidthIsAnOption) {
 }
 
 TEST(BuildLayers, WeightsStartAtRandomAndNormsAtOne) {
-  for (const ModelFamily family : kFamilies) {
+  for (const ModelFamily family : all_families()) {
     const ModelOptions options{.family = family, .layers = 8, .channels = 64};
     for (const auto& [name, tensor] : build_layers(options, 3).leaves()) {
       const bool is_back = name.find("c_proj") != std::string::npos ||
@@ -177,7 +176,7 @@ TEST(BuildLayers, WeightsStartAtRandomAndNormsAtOne) {
 }
 
 TEST(BuildLayers, StartDependsOnSeedAndNameAlone) {
-  for (const ModelFamily family : kFamilies) {
+  for (const ModelFamily family : all_families()) {
     const auto leaves = [&](bool tied, std::uint64_t seed) {
       return build_layers(tiny(tied, family), seed).leaves();
     };
@@ -284,8 +283,10 @@ TEST(BuildLayers, PartsMakeUpTheWhole) {
 }
 
 TEST(BuildLayers, ATiedHeadReadsTheEmbeddingOrHasACopy) {
-  for (const ModelFamily family : kFamilies) {
-    const std::size_t num_norms = family == ModelFamily::kLlama ? 1 : 2;  // tensors of the last one
+  for (const ModelFamily family : all_families()) {
+    const ModelOptions options = tiny(true, family);
+    const Layer norm = family_of(options)->final_norm(ParameterMaker(5, at::kCPU, options));
+    const std::size_t num_norms = norm.unit.tensors.size();
     const Model whole = build_layers(tiny(true, family), 5);
     EXPECT_EQ(whole.layers.back().reads, std::size_t{0});
     EXPECT_EQ(whole.layers.back().unit.tensors.size(), num_norms);
@@ -312,7 +313,7 @@ TEST(BuildLayers, RefusesWhatIsNoPartOfIt) {
 TEST(BuildLayers, FlopsAreTwoPerParameterOfAProductAndAttention) {
   const ModelOptions gpt2 = {
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
-  ModelOptions smollm2 = *shape_of(NamedModel::kSmolLm2_135M);
+  ModelOptions smollm2 = *named_model("smollm2-135m").shape;
   smollm2.context = 2048;
   const std::int64_t of_smollm2 = 576 * (576 + 192 + 192 + 576 + 3 * 1536);
   for (const auto& [options, products] :

@@ -6,9 +6,98 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/core/check.hpp"
+#include "common/core/listed.hpp"
 #include "common/core/seed.hpp"
 
 namespace ladder {
+
+// Each in the family's own file.
+const FamilyTraits& gpt2();
+const FamilyTraits& llama();
+
+namespace {
+
+struct Row {
+  ModelFamily family;
+  const FamilyTraits& (*traits)();
+};
+constexpr Row kFamilies[] = {{ModelFamily::kGpt2, gpt2}, {ModelFamily::kLlama, llama}};
+
+constexpr bool has_all_families() {
+  int family = 0;
+  for (const Row& row : kFamilies)
+    if (row.family != ModelFamily{family++}) return false;
+  return ModelFamily{family} == ModelFamily::kNumFamilies;
+}
+static_assert(has_all_families(), "kFamilies needs a row for each value of ModelFamily, in order");
+
+// With a gate, the MLP has a third matrix. Then 8C/3, rounded up to a multiple of 32, makes about as
+// many parameters as two matrices with 4C.
+std::int64_t default_mlp_channels(std::int64_t channels, std::int64_t num_matrices) {
+  return num_matrices == 3 ? (8 * channels + 95) / 96 * 32 : 4 * channels;
+}
+
+// The families that have what this one lacks.
+std::string families_with(bool (FamilyTraits::*has)() const) {
+  std::vector<const char*> names;
+  for (const Row& row : kFamilies)
+    if ((row.traits().*has)()) names.push_back(row.traits().name());
+  return listed(names);
+}
+
+// Options of some families only.
+void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
+  const bool has_kv_heads = options.kv_heads != 0 && options.kv_heads != options.heads;
+  check_usage(
+      !has_kv_heads || traits.has_kv_heads(), "--kv-heads ", options.kv_heads, " is for --model ",
+      [] { return families_with(&FamilyTraits::has_kv_heads); }, ": ", traits.name(),
+      " has as many as --heads ", options.heads);
+  check_usage(!has_kv_heads || options.heads % options.kv_heads == 0, "--heads ", options.heads,
+              " is not a multiple of --kv-heads ", options.kv_heads);
+  check_usage(
+      options.rope_theta == ModelOptions().rope_theta || traits.has_rotary_positions(),
+      "--rope-theta ", options.rope_theta, " is for --model ",
+      [] { return families_with(&FamilyTraits::has_rotary_positions); }, ": ", traits.name(),
+      " has learned positions instead of rotary ones");
+}
+
+}  // namespace
+
+const FamilyTraits& traits_of(ModelFamily family) {
+  for (const Row& row : kFamilies)
+    if (row.family == family) return row.traits();
+  throw CheckError("there is no such family of models");
+}
+
+std::vector<ModelFamily> all_families() {
+  std::vector<ModelFamily> families;
+  for (const Row& row : kFamilies) families.push_back(row.family);
+  return families;
+}
+
+std::unique_ptr<Family> family_of(const ModelOptions& options) {
+  const auto check_positive = [](const char* option, std::int64_t value) {
+    check_usage(value > 0, option, " is ", value, ", it must be at least 1");
+  };
+  check_positive("--vocab-size", options.vocab_size);
+  check_positive("--context", options.context);
+  check_positive("--layers", options.layers);
+  check_positive("--heads", options.heads);
+  check_positive("--channels", options.channels);
+  check_usage(options.channels % options.heads == 0, "--channels ", options.channels,
+              " is not a multiple of --heads ", options.heads);
+  const FamilyTraits& traits = traits_of(options.family);
+  check_fits(options, traits);
+  return traits.make(options);
+}
+
+Family::Family(const ModelOptions& options)
+    : options_(options), traits_(traits_of(options.family)) {
+  if (options.kv_heads == 0) options_.kv_heads = options.heads;
+  if (options.mlp_channels == 0)
+    options_.mlp_channels = default_mlp_channels(options.channels, traits_.mlp_matrices());
+}
 
 at::Tensor ParameterMaker::normal(Unit& unit, const std::string& name, at::IntArrayRef shape,
                                   double std) const {
@@ -47,22 +136,22 @@ double residual_std(const ModelOptions& options) {
 std::int64_t Family::saved_bytes_of_block(AttentionPath path) const {
   const std::int64_t C = options_.channels, M = options_.mlp_channels;
   return 2 * saved_bytes_of_norm() + saved_bytes_of_attention(options_, path) +
-         options_.precision.param_bytes() * (3 * C + traits_.mlp_matrices * M);
+         options_.precision.param_bytes() * (3 * C + traits_.mlp_matrices() * M);
 }
 
 std::int64_t Family::saved_bytes_of_norm() const {
-  return options_.precision.param_bytes() * options_.channels + 4 * traits_.norm_statistics;
+  return options_.precision.param_bytes() * options_.channels + 4 * traits_.norm_statistics();
 }
 
 std::int64_t Family::largest_matrix_of_block() const {
   const std::int64_t C = options_.channels;
-  return C * std::max(options_.mlp_channels, traits_.has_joint_qkv ? 3 * C : C);
+  return C * std::max(options_.mlp_channels, traits_.has_joint_qkv() ? 3 * C : C);
 }
 
 std::int64_t Family::flops_of_block() const {
   const std::int64_t C = options_.channels, kv_channels = options_.kv_heads * C / options_.heads;
   const std::int64_t products =
-      C * (2 * C + 2 * kv_channels + traits_.mlp_matrices * options_.mlp_channels);
+      C * (2 * C + 2 * kv_channels + traits_.mlp_matrices() * options_.mlp_channels);
   const std::int64_t attention = 2 * C * options_.context;
   return 2 * (products + attention);
 }

@@ -1,8 +1,10 @@
-// What is particular to a family of models: its layers, and what they cost.
+// What is particular to a family of models: its layers, what they cost, and how other programs write
+// them down.
 //
 // build_layers.cpp has what all families share: the walk over the list of layers, the token
-// embedding, and the head's weight, tied or not. A new family is a class like those of gpt2.cpp and
-// llama.cpp, a value of ModelFamily, and its line in family_of().
+// embedding, and the head's weight, tied or not. A new family is a file like gpt2.cpp and llama.cpp,
+// with a Family and its FamilyTraits; a value of ModelFamily; and its row in family.cpp. If one of
+// them is missing, or a trait, the compiler or the linker says so.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +12,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "common/core/json.hpp"
 #include "common/model/attention.hpp"
 #include "common/model/model.hpp"
 #include "common/model/model_options.hpp"
@@ -43,11 +48,46 @@ class ParameterMaker {
 // Of the projections back into the residual stream, which add up over 2L of them.
 double residual_std(const ModelOptions& options);
 
-struct FamilyTraits {
-  const char* embedding_name;    // of the token embedding's tensor
-  std::int64_t norm_statistics;  // fp32 numbers that a norm saves of each token, beside its input
-  std::int64_t mlp_matrices;     // of [C, M] or [M, C]
-  bool has_joint_qkv;            // queries, keys and values are cut from one tensor
+class ConfigReader;
+class Family;
+
+// What a config.json says of a model.
+struct ModelConfig {
+  ModelOptions model;        // family and shape; `context` is the longest that the model can have
+  bool has_dropout = false;  // it was trained with dropout
+};
+
+// What is known of a family without a shape. A class that lacks one of these does not compile; only
+// those at the end may be left out.
+class FamilyTraits {
+ public:
+  virtual ~FamilyTraits() = default;
+
+  virtual const char* name() const = 0;    // of --model, and the "model_type" of a config.json
+  virtual const char* prefix() const = 0;  // of all tensors but the head in a Hugging Face folder
+  virtual const char* embedding_name() const = 0;  // of the token embedding's tensor
+  // Of the tensor of learned positions, which are as many as the context may be long; empty: they
+  // are rotary, and have no end.
+  virtual const char* positions_name() const = 0;
+  virtual bool has_kv_heads() const = 0;             // those may be fewer than the heads
+  virtual bool has_joint_qkv() const = 0;            // they are cut from one tensor
+  virtual std::int64_t mlp_matrices() const = 0;     // of [C, M] or [M, C]: 2, or 3 with a gate
+  virtual std::int64_t norm_statistics() const = 0;  // fp32 numbers that a norm saves of each token
+
+  // Throws UsageError naming the option if the family does not have such a shape.
+  virtual std::unique_ptr<Family> make(const ModelOptions& options) const = 0;
+  // The shape, but for the family. Throws CheckError for a setting that would make another function
+  // of the same weights.
+  virtual ModelConfig read(const ConfigReader& config) const = 0;
+  // The settings that read() reads, and those without which transformers would take other values.
+  virtual Json write(const ModelOptions& model) const = 0;
+
+  // Whether it is no parameter but what a model computes itself, which older files hold as well.
+  virtual bool is_buffer(const std::string& /*name*/) const { return false; }
+  // Models with a known shape, all but its `context`, by --model's names.
+  virtual std::vector<std::pair<std::string, ModelOptions>> models() const { return {}; }
+
+  bool has_rotary_positions() const { return *positions_name() == '\0'; }
 };
 
 // Layers that it makes have no names yet. They may share what the object makes for all of them, so
@@ -56,7 +96,7 @@ class Family {
  public:
   virtual ~Family() = default;
 
-  // The options, with the family's numbers where they are 0.
+  // The options, with numbers where kv_heads and mlp_channels are 0.
   const ModelOptions& options() const { return options_; }
   const FamilyTraits& traits() const { return traits_; }
 
@@ -75,17 +115,15 @@ class Family {
   std::int64_t flops_of_block() const;           // of its forward
 
  protected:
-  Family(const ModelOptions& options, const FamilyTraits& traits)
-      : options_(options), traits_(traits) {}
+  explicit Family(const ModelOptions& options);
   ModelOptions options_;
 
  private:
-  FamilyTraits traits_;
+  const FamilyTraits& traits_;
 };
 
-// Throw UsageError naming the option if the family does not have such a shape.
-std::unique_ptr<Family> gpt2(const ModelOptions& options);
-std::unique_ptr<Family> llama(const ModelOptions& options);
+const FamilyTraits& traits_of(ModelFamily family);  // it lives as long as the program
+std::vector<ModelFamily> all_families();
 
 // Throws UsageError naming the option if the shape is impossible.
 std::unique_ptr<Family> family_of(const ModelOptions& options);

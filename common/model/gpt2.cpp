@@ -1,10 +1,12 @@
-// GPT-2 (Radford et al. 2019): pre-norm blocks, tanh GELU, learned positions, biases everywhere.
+// GPT-2 (Radford et al. 2019): pre-norm blocks, tanh GELU, learned positions, biases everywhere. Its
+// tensors have transformers' names.
 
 #include <algorithm>
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/model/attention.hpp"
+#include "common/model/config_reader.hpp"
 #include "common/model/family.hpp"
 
 namespace ladder {
@@ -35,27 +37,14 @@ struct Gpt2Block {
 
 class Gpt2 final : public Family {
  public:
-  explicit Gpt2(const ModelOptions& options)
-      : Family(options, {.embedding_name = "wte.weight",
-                         .norm_statistics = 2,
-                         .mlp_matrices = 2,
-                         .has_joint_qkv = true}) {
-    check_usage(options.kv_heads == 0 || options.kv_heads == options.heads, "--kv-heads ",
-                options.kv_heads, " is for --model llama: GPT-2 has as many as --heads ",
-                options.heads);
-    check_usage(options.rope_theta == ModelOptions().rope_theta, "--rope-theta ",
-                options.rope_theta,
-                " is for --model llama: GPT-2 has learned positions instead of rotary ones");
-    options_.kv_heads = options.heads;
-    if (options.mlp_channels == 0) options_.mlp_channels = 4 * options.channels;
-  }
+  explicit Gpt2(const ModelOptions& options) : Family(options) {}
 
   Layer embedding(const ParameterMaker& make) const override {
     const std::int64_t C = options_.channels;
     Layer layer;
     layer.forward = Gpt2Embedding{
-        .wte = make.normal(layer.unit, traits().embedding_name, {options_.vocab_size, C}),
-        .wpe = make.normal(layer.unit, "wpe.weight", {options_.context, C})};
+        .wte = make.normal(layer.unit, traits().embedding_name(), {options_.vocab_size, C}),
+        .wpe = make.normal(layer.unit, traits().positions_name(), {options_.context, C})};
     return layer;
   }
 
@@ -99,10 +88,64 @@ class Gpt2 final : public Family {
   }
 };
 
+class Gpt2Traits final : public FamilyTraits {
+ public:
+  const char* name() const override { return "gpt2"; }
+  const char* prefix() const override { return "transformer."; }
+  const char* embedding_name() const override { return "wte.weight"; }
+  const char* positions_name() const override { return "wpe.weight"; }
+  bool has_kv_heads() const override { return false; }
+  bool has_joint_qkv() const override { return true; }
+  std::int64_t mlp_matrices() const override { return 2; }
+  std::int64_t norm_statistics() const override { return 2; }
+
+  std::unique_ptr<Family> make(const ModelOptions& options) const override {
+    return std::make_unique<Gpt2>(options);
+  }
+
+  ModelConfig read(const ConfigReader& config) const override {
+    config.only("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+    config.only("scale_attn_weights", {true});
+    config.only("scale_attn_by_inverse_layer_idx", {false});
+    ModelOptions model;
+    model.vocab_size = config.extent("vocab_size");
+    model.context = config.extent("n_positions");
+    model.layers = config.extent("n_layer");
+    model.heads = config.extent("n_head");
+    model.channels = config.extent("n_embd");
+    model.mlp_channels = config.extent("n_inner", 4 * model.channels);
+    model.norm_eps = config.positive("layer_norm_epsilon", 1e-5);
+    model.tie_embeddings = config.flag("tie_word_embeddings", true);
+    return {model, config.is_one_not_zero({"resid_pdrop", "embd_pdrop", "attn_pdrop"})};
+  }
+
+  Json write(const ModelOptions& model) const override {
+    const bool is_usual = model.mlp_channels == 4 * model.channels;
+    return {{"architectures", {"GPT2LMHeadModel"}},
+            {"vocab_size", model.vocab_size},
+            {"n_positions", model.context},
+            {"n_layer", model.layers},
+            {"n_head", model.heads},
+            {"n_embd", model.channels},
+            {"n_inner", is_usual ? Json() : Json(model.mlp_channels)},
+            {"activation_function", "gelu_new"},
+            {"layer_norm_epsilon", model.norm_eps},
+            {"resid_pdrop", 0.0},
+            {"embd_pdrop", 0.0},
+            {"attn_pdrop", 0.0}};
+  }
+
+  // The causal mask of each block.
+  bool is_buffer(const std::string& name) const override {
+    return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+  }
+};
+
 }  // namespace
 
-std::unique_ptr<Family> gpt2(const ModelOptions& options) {
-  return std::make_unique<Gpt2>(options);
+const FamilyTraits& gpt2() {
+  static const Gpt2Traits kTraits;
+  return kTraits;
 }
 
 }  // namespace ladder

@@ -7,6 +7,7 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/model/attention.hpp"
+#include "common/model/config_reader.hpp"
 #include "common/model/family.hpp"
 #include "common/model/llama_layers.hpp"
 
@@ -46,34 +47,21 @@ struct LlamaBlock {
   }
 };
 
-// 8C/3, rounded up to a multiple of 32: with three matrices, about as many parameters as GPT-2's
-// two with 4C.
-std::int64_t default_mlp_channels(std::int64_t channels) {
-  return (8 * channels + 95) / 96 * 32;
-}
-
 class Llama final : public Family {
  public:
   explicit Llama(const ModelOptions& options)
-      : Family(options, {.embedding_name = "embed_tokens.weight",
-                         .norm_statistics = 1,
-                         .mlp_matrices = 3,
-                         .has_joint_qkv = false}),
+      : Family(options),
         head_channels_(options.channels / options.heads),
         rotary_(options.context, head_channels_, options.rope_theta) {
     check_usage(head_channels_ % 2 == 0, "--channels ", options.channels, " and --heads ",
                 options.heads, " make heads of ", head_channels_,
                 " channels; rotary positions turn pairs of them, so their number must be even");
-    if (options.kv_heads == 0) options_.kv_heads = options.heads;
-    check_usage(options.heads % options_.kv_heads == 0, "--heads ", options.heads,
-                " is not a multiple of --kv-heads ", options.kv_heads);
-    if (options.mlp_channels == 0) options_.mlp_channels = default_mlp_channels(options.channels);
   }
 
   Layer embedding(const ParameterMaker& make) const override {
     Layer layer;
-    const at::Tensor weight =
-        make.normal(layer.unit, traits().embedding_name, {options_.vocab_size, options_.channels});
+    const at::Tensor weight = make.normal(layer.unit, traits().embedding_name(),
+                                          {options_.vocab_size, options_.channels});
     layer.forward = [weight](const at::Tensor& tokens) {
       return look_up(weight, to_device(tokens, weight.device()));
     };
@@ -130,10 +118,93 @@ class Llama final : public Family {
   RotaryPositions rotary_;
 };
 
+class LlamaTraits final : public FamilyTraits {
+ public:
+  const char* name() const override { return "llama"; }
+  const char* prefix() const override { return "model."; }
+  const char* embedding_name() const override { return "embed_tokens.weight"; }
+  const char* positions_name() const override { return ""; }
+  bool has_kv_heads() const override { return true; }
+  bool has_joint_qkv() const override { return false; }
+  std::int64_t mlp_matrices() const override { return 3; }
+  std::int64_t norm_statistics() const override { return 1; }
+
+  std::unique_ptr<Family> make(const ModelOptions& options) const override {
+    return std::make_unique<Llama>(options);
+  }
+
+  ModelConfig read(const ConfigReader& config) const override {
+    config.only("hidden_act", {"silu"});
+    for (const char* name : {"attention_bias", "mlp_bias", "rope_interleaved"})
+      config.only(name, {false});
+    config.only("partial_rotary_factor", {1});
+    ModelOptions model;
+    model.vocab_size = config.extent("vocab_size");
+    model.context = config.extent("max_position_embeddings");
+    model.layers = config.extent("num_hidden_layers");
+    model.heads = config.extent("num_attention_heads");
+    model.kv_heads = config.extent("num_key_value_heads", model.heads);
+    model.channels = config.extent("hidden_size");
+    model.mlp_channels = config.extent("intermediate_size");
+    model.tie_embeddings = config.flag("tie_word_embeddings", false);
+    model.norm_eps = config.positive("rms_norm_eps", 1e-6);
+    model.rope_theta = config.rope_theta();
+    check(model.heads % model.kv_heads == 0, config.path(), ": \"num_attention_heads\" ",
+          model.heads, " is not a multiple of \"num_key_value_heads\" ", model.kv_heads);
+    const std::int64_t head_dim = config.extent("head_dim", model.channels / model.heads);
+    check(head_dim * model.heads == model.channels, config.path(), ": \"head_dim\" is ", head_dim,
+          ", but in Ladder's model it is hidden_size / num_attention_heads = ", model.channels,
+          " / ", model.heads);
+    return {model, config.is_one_not_zero({"attention_dropout"})};
+  }
+
+  Json write(const ModelOptions& model) const override {
+    return {{"architectures", {"LlamaForCausalLM"}},
+            {"vocab_size", model.vocab_size},
+            {"max_position_embeddings", model.context},
+            {"num_hidden_layers", model.layers},
+            {"num_attention_heads", model.heads},
+            {"num_key_value_heads", model.kv_heads},
+            {"hidden_size", model.channels},
+            {"intermediate_size", model.mlp_channels},
+            {"hidden_act", "silu"},
+            {"rms_norm_eps", model.norm_eps},
+            {"rope_theta", model.rope_theta},  // for readers from before transformers 5
+            {"rope_scaling", nullptr},
+            {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", model.rope_theta}}},
+            {"attention_bias", false},
+            {"mlp_bias", false},
+            {"attention_dropout", 0.0}};
+  }
+
+  bool is_buffer(const std::string& name) const override {
+    return name.ends_with(".rotary_emb.inv_freq");
+  }
+
+  // SmolLM2: Allal et al., arXiv 2502.02737, and the models' config.json.
+  std::vector<std::pair<std::string, ModelOptions>> models() const override {
+    const auto smollm2 = [](std::int64_t layers, std::int64_t channels, std::int64_t mlp_channels,
+                            std::int64_t heads, std::int64_t kv_heads) -> ModelOptions {
+      return {.vocab_size = 49152,
+              .layers = layers,
+              .heads = heads,
+              .kv_heads = kv_heads,
+              .channels = channels,
+              .mlp_channels = mlp_channels,
+              .tie_embeddings = true,
+              .rope_theta = 100000,
+              .norm_eps = 1e-5};
+    };
+    return {{"smollm2-135m", smollm2(30, 576, 1536, 9, 3)},
+            {"smollm2-360m", smollm2(32, 960, 2560, 15, 5)}};
+  }
+};
+
 }  // namespace
 
-std::unique_ptr<Family> llama(const ModelOptions& options) {
-  return std::make_unique<Llama>(options);
+const FamilyTraits& llama() {
+  static const LlamaTraits kTraits;
+  return kTraits;
 }
 
 }  // namespace ladder

@@ -1,33 +1,31 @@
 #include "common/model/model_options.hpp"
 
+#include <algorithm>
+
+#include "common/core/check.hpp"
+#include "common/model/family.hpp"
+
 namespace ladder {
 
-ModelFamily family_of(NamedModel model) {
-  return model == NamedModel::kGpt2 ? ModelFamily::kGpt2 : ModelFamily::kLlama;
+const std::vector<NamedModel>& named_models() {
+  static const std::vector<NamedModel> kModels = [] {
+    std::vector<NamedModel> models;
+    for (const ModelFamily family : all_families())
+      models.push_back({traits_of(family).name(), family});
+    for (const ModelFamily family : all_families())
+      for (auto& [name, shape] : traits_of(family).models()) {
+        shape.family = family;
+        models.push_back({name, family, shape});
+      }
+    return models;
+  }();
+  return kModels;
 }
 
-NamedModel named_model(ModelFamily family) {
-  return family == ModelFamily::kGpt2 ? NamedModel::kGpt2 : NamedModel::kLlama;
-}
-
-std::optional<ModelOptions> shape_of(NamedModel model) {
-  ModelOptions smollm2 = {.family = ModelFamily::kLlama,
-                          .vocab_size = 49152,
-                          .tie_embeddings = true,
-                          .rope_theta = 100000,
-                          .norm_eps = 1e-5};
-  switch (model) {
-    case NamedModel::kSmolLm2_135M:
-      smollm2.layers = 30, smollm2.channels = 576, smollm2.mlp_channels = 1536;
-      smollm2.heads = 9, smollm2.kv_heads = 3;
-      return smollm2;
-    case NamedModel::kSmolLm2_360M:
-      smollm2.layers = 32, smollm2.channels = 960, smollm2.mlp_channels = 2560;
-      smollm2.heads = 15, smollm2.kv_heads = 5;
-      return smollm2;
-    default:
-      return std::nullopt;
-  }
+const NamedModel& named_model(const std::string& name) {
+  const auto found = std::ranges::find(named_models(), name, &NamedModel::name);
+  check_usage(found != named_models().end(), "'", name, "' is no model that --model knows");
+  return *found;
 }
 
 }  // namespace ladder

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "common/core/precision.hpp"
 #include "common/model/products.hpp"
@@ -12,6 +14,7 @@ namespace ladder {
 enum class ModelFamily {
   kGpt2,   // LayerNorm, learned positions, tanh GELU, biases
   kLlama,  // RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases
+  kNumFamilies
 };
 
 struct ModelOptions {
@@ -30,15 +33,16 @@ struct ModelOptions {
   Precision precision = {};               // of the parameters and their .grad
 };
 
-// The models that --model knows by name: a family, or a family with a known shape.
+// A model that --model knows by name: a family, or one of a family with a known shape.
+struct NamedModel {
+  std::string name;
+  ModelFamily family;
+  std::optional<ModelOptions> shape = {};  // all but `context`
+};
 
-enum class NamedModel { kGpt2, kLlama, kSmolLm2_135M, kSmolLm2_360M };
-
-ModelFamily family_of(NamedModel model);
-NamedModel named_model(ModelFamily family);  // the family without a shape
-
-// Its shape, all but `context`; nothing for a family without one. SmolLM2: Allal et al.,
-// arXiv 2502.02737, and the models' config.json.
-std::optional<ModelOptions> shape_of(NamedModel model);
+// All of them: first the families, then their models.
+const std::vector<NamedModel>& named_models();
+// Throws UsageError if no model has this name.
+const NamedModel& named_model(const std::string& name);
 
 }  // namespace ladder

@@ -7,6 +7,7 @@
 #include "common/data/bpe/bpe_files.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/model/family.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
@@ -21,6 +22,15 @@ namespace {
 
 constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
 
+// Older checkpoints do not say what --model was; their families differ in the embedding's name.
+ModelFamily family_in(const Json& config, const std::vector<StoredTensor>& tensors) {
+  if (config.contains("model")) return named_model(config["model"].get<std::string>()).family;
+  for (const ModelFamily family : all_families())
+    for (const StoredTensor& tensor : tensors)
+      if (tensor.name == traits_of(family).embedding_name()) return family;
+  throw UsageError("it has no token embedding of any family of models");
+}
+
 // The model of a checkpoint of ours: from the options in state.json and the tensors in
 // model.safetensors.
 ModelOptions model_of_checkpoint(const fs::path& checkpoint) {
@@ -29,17 +39,17 @@ ModelOptions model_of_checkpoint(const fs::path& checkpoint) {
   TrainOptions options;
   ModelOptions& model = options.model;
   const SafetensorsReader stored(checkpoint / "model.safetensors");
-  for (const auto& [name, dtype, shape] : stored.tensors()) {
-    const bool is_of_llama = name == "embed_tokens.weight";
-    if (is_of_llama) model.family = ModelFamily::kLlama;
-    if ((is_of_llama || name == "wte.weight") && !shape.empty()) model.vocab_size = shape[0];
-    if (name == "lm_head.weight") model.tie_embeddings = false;
-  }
   model.layers = count_in(config, "layers", path);
   model.heads = count_in(config, "heads", path);
   model.channels = count_in(config, "channels", path);
   model.context = count_in(config, "context", path);
   try {  // older checkpoints have only the options above
+    model.family = family_in(config, stored.tensors());
+    const std::string embedding = traits_of(model.family).embedding_name();
+    for (const auto& [name, dtype, shape] : stored.tensors()) {
+      if (name == embedding && !shape.empty()) model.vocab_size = shape[0];
+      if (name == "lm_head.weight") model.tie_embeddings = false;
+    }
     model.kv_heads = config.value("kv-heads", model.kv_heads);
     model.mlp_channels = config.value("mlp-channels", model.mlp_channels);
     model.rope_theta = config.value("rope-theta", model.rope_theta);
@@ -61,7 +71,7 @@ ModelConfig config_in(const fs::path& folder) {
 template <class Value>
 std::string option_text(Value value) {
   if constexpr (std::is_same_v<Value, ModelFamily>)
-    return value == ModelFamily::kGpt2 ? "gpt2" : "llama";
+    return traits_of(value).name();
   else
     return default_text(value);
 }
@@ -97,13 +107,13 @@ void take(TrainOptions& options, const char* name, Value& member, const Value& v
   options.derived.insert(name);
 }
 
-// Learned positions of a run of ours stay as they are, and another program's are the most that a
-// GPT-2 can have; of rotary ones there may be more or fewer.
+// Learned positions of a run of ours stay as they are, and another program's are the most that the
+// model can have; of rotary ones there may be more or fewer.
 void take_context(TrainOptions& options, const ModelOptions& found, bool is_of_another_program,
                   const std::string& file) {
   std::int64_t& context = options.model.context;
   const bool is_given = options.given.contains("context");
-  const bool is_learned = found.family == ModelFamily::kGpt2;
+  const bool is_learned = !traits_of(found.family).has_rotary_positions();
   if (is_learned && !is_of_another_program)
     return take(options, "context", context, found.context, file);
   check_usage(!is_given || !is_of_another_program || context <= found.context, "--context ",
@@ -120,11 +130,10 @@ void take_shape(const Start& start, TrainOptions& options) {
   TrainOptions taken = options;
   ModelOptions& model = taken.model;
   take(taken, "model", model.family, found.family, file);
-  const std::optional<ModelOptions> named = shape_of(options.named_model);
-  check_usage(
-      !options.given.contains("model") || !named || is_same_shape(*named, found), "--model ",
-      [&] { return to_json(options)["model"].get<std::string>(); },
-      " has another shape than the model of ", file, ": leave it out");
+  const std::optional<ModelOptions>& named = named_model(options.named_model).shape;
+  check_usage(!options.given.contains("model") || !named || is_same_shape(*named, found),
+              "--model ", options.named_model, " has another shape than the model of ", file,
+              ": leave it out");
   visit_shape([&](const char* name, auto member) {
     take(taken, name, model.*member, found.*member, file);
   });
@@ -163,16 +172,17 @@ void take_named_shape(TrainOptions& options, const ModelOptions& named) {
 
 void finalize_model(TrainOptions& options, const Start& start) {
   ModelOptions& model = options.model;
-  if (options.given.contains("model")) model.family = family_of(options.named_model);
+  const NamedModel& named = named_model(options.named_model);
+  if (options.given.contains("model")) model.family = named.family;
   const bool is_told_by_model = start.has_model() && needs_models_vocabulary(options.data);
   model.vocab_size = is_told_by_model ? 0 : vocab_size_of(options.data);
   if (start.has_model()) {
     take_shape(start, options);
     if (is_told_by_model) options.data.vocab_size = model.vocab_size;
-  } else if (const std::optional<ModelOptions> named = shape_of(options.named_model)) {
-    take_named_shape(options, *named);
+  } else if (named.shape) {
+    take_named_shape(options, *named.shape);
   }
-  if (!options.given.contains("model")) options.named_model = named_model(model.family);
+  if (!options.given.contains("model")) options.named_model = traits_of(model.family).name();
   validate(model);
 }
 
@@ -209,9 +219,9 @@ void finalize_from(const Start& start, TrainOptions& options) {
 }
 
 // Positions that the run does not use may be there. Any type is converted.
-bool fits(const StoredTensor& found, const StoredTensor& wanted) {
+bool fits(const StoredTensor& found, const StoredTensor& wanted, const FamilyTraits& traits) {
   std::vector<std::int64_t> shape = found.shape;
-  if (found.name == "wpe.weight" && !shape.empty() && !wanted.shape.empty())
+  if (found.name == traits.positions_name() && !shape.empty() && !wanted.shape.empty())
     shape[0] = std::min(shape[0], wanted.shape[0]);
   return shape == wanted.shape;
 }
@@ -270,11 +280,15 @@ ModelOptions Start::model() const {
 std::string Start::load(const TrainState& state, bool has_tied_head) const {
   if (!is_of_another_program()) return load_parameters(checkpoint_in("--init-from", path_), state);
   std::unique_ptr<PretrainedWeights> weights;
+  const ModelFamily family = model().family;
   if (kind_ == Kind::kLlmC)
     weights = std::make_unique<LlmCFile>(path_);
   else
-    weights = std::make_unique<HuggingFaceFolder>(path_, has_tied_head);
-  check_found(weights->tensors(), state.parameters, path_.string(), fits);
+    weights = std::make_unique<HuggingFaceFolder>(path_, family, has_tied_head);
+  check_found(weights->tensors(), state.parameters, path_.string(),
+              [&](const StoredTensor& found, const StoredTensor& wanted) {
+                return fits(found, wanted, traits_of(family));
+              });
   return fill_all(state.parameters, [&](const std::string& name, const at::Tensor& values) {
     weights->read(name, values);
   });

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from huggingface.export import EXPORT
-from huggingface.models import Tiny, edit_json, llama, write_model
+from huggingface.models import FAMILIES, edit_json, write_model
 from huggingface.runs import LOGITS, ROOT, Result, command, largest_difference, read_saved, start, trainer
 
 CONTEXT, VOCABULARY, IGNORED = 128, 600, -100  # the model's vocabulary; the tokenizer's is smaller
@@ -40,8 +40,7 @@ CONVERSATIONS = [
 
 
 def check(folder, has_mistakes):
-    tiny = Tiny("a Llama that chats", llama(vocab_size=VOCABULARY, max_position_embeddings=CONTEXT))
-    model = write_model(tiny, folder)
+    model = write_model(FAMILIES[-1].reading("one that chats", VOCABULARY, CONTEXT), folder)
     original = write_tokenizer(model)
     data = folder / "chat.jsonl"
     conversations = [*map(messages_of, CONVERSATIONS), *random_conversations(200)]

@@ -5,21 +5,25 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from huggingface.logits import logits_of
-from huggingface.models import MODELS, POSITIONS, VOCABULARY, write_model
+from huggingface.models import FAMILIES, MODELS, POSITIONS, VOCABULARY, write_model
 from huggingface.runs import BUILD, LOGITS, Result, command, largest_difference, read_saved, start, trainer, windows, write_tokens
 
 EXPORT = BUILD / "common/train/ladder_export"
 TOLERANCE = 1e-5
 CONTEXT, ROWS, VOCABULARY_OF_BYTES, END_OF_TEXT = 32, 2, 258, 256
 SHAPE = {"context": CONTEXT, "layers": 2, "heads": 4, "channels": 32}
-LLAMA = {"model": "llama", "kv_heads": 2, "rope_theta": 3000, "norm_eps": 1e-4, "mlp_channels": 72}
-TWO_RANKS = {"transport": "threads", "ranks": 2}
-# Runs on the built-in corpus: their trainer, and what else they are told.
+TWO_RANKS, UNTIED = {"transport": "threads", "ranks": 2}, {"tie_embeddings": "false"}
+# Runs on the built-in corpus: their trainer, what shapes their model, and what else they are told.
+WAYS = [
+    ("step0_single_gpu", {}, {}),
+    ("step5_zero1", {}, TWO_RANKS),
+    ("step7_zero3", UNTIED, TWO_RANKS),
+    ("step8_pipeline_ga", UNTIED, {**TWO_RANKS, "pipeline_stages": 2}),
+]
 RUNS = {
-    "GPT-2 of step 0": ("step0_single_gpu", {}),
-    "GPT-2 of step 7, untied": ("step7_zero3", {**TWO_RANKS, "tie_embeddings": "false"}),
-    "Llama of step 5": ("step5_zero1", {**TWO_RANKS, **LLAMA}),
-    "Llama of step 8, untied": ("step8_pipeline_ga", {**TWO_RANKS, **LLAMA, "pipeline_stages": 2, "tie_embeddings": "false"}),
+    f"{family.name} of {step}{', untied' if shape else ''}": (step, {**family.options, **shape}, further)
+    for i, family in enumerate(FAMILIES)
+    for step, shape, further in WAYS[i % 2 :: 2]
 }
 TEXT = "SELECT name\tFROM users WHERE id = 7;\n\0 café 🙂 \u200d\u0301 <|endoftext|>"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -36,7 +40,7 @@ def check(folder, has_mistakes):
 def check_runs(folder):
     tokens = write_tokens(folder / "bytes.bin", ROWS * CONTEXT + 1, VOCABULARY_OF_BYTES)
     runs = [(name, folder / f"run{i}", folder / f"exported{i}", folder / f"said{i}") for i, name in enumerate(RUNS)]
-    start([command(trainer(step), **SHAPE, **further, steps=3, out=out) for (step, further), (_, out, _, _) in zip(RUNS.values(), runs)])
+    start([command(trainer(step), **SHAPE, **shape, **further, steps=3, out=out) for (step, shape, further), (_, out, _, _) in zip(RUNS.values(), runs)])
     start([[EXPORT, out, exported] for _, out, exported, _ in runs])
     start([said_command(name, out, said, folder / "bytes.bin") for name, out, _, said in runs])
     rows, _ = windows(tokens, CONTEXT, ROWS)
@@ -49,8 +53,7 @@ def check_runs(folder):
 
 def said_command(name, run, out, data):
     """The logits of a run's last checkpoint."""
-    shape = {option: value for option, value in RUNS[name][1].items() if option in (*LLAMA, "tie_embeddings")}
-    return command(LOGITS, **SHAPE, **shape, init_from=run, data=data, order="sequential", tokenizer="bytes",
+    return command(LOGITS, **SHAPE, **RUNS[name][1], init_from=run, data=data, order="sequential", tokenizer="bytes",
                    micro_batch_size=ROWS, out=out)  # fmt: skip
 
 

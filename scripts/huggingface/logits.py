@@ -2,7 +2,7 @@
 
 import torch
 
-from huggingface.models import BY_NAME, CONTEXT, MISTAKES, MODELS, VOCABULARY, read_model, write_model, write_wrong
+from huggingface.models import BY_NAME, CONTEXT, FAMILIES, MISTAKES, MODELS, VOCABULARY, read_model, write_model, write_wrong
 from huggingface.runs import LOGITS, Result, command, largest_difference, read_saved, start, windows, write_tokens
 
 ROWS = 2
@@ -14,7 +14,7 @@ def check(folder, has_mistakes):
     tokens = write_tokens(folder / "tokens.bin", ROWS * CONTEXT + 1, VOCABULARY)
     rows, _ = windows(tokens, CONTEXT, ROWS)
     cases = [(tiny, write_model(tiny, folder), "", "fp32") for tiny in MODELS]
-    cases += [(BY_NAME[name], folder / BY_NAME[name].folder, "", "bf16") for name in ("GPT-2", "Llama")]
+    cases += [(tiny, folder / tiny.folder, "", "bf16") for tiny in (BY_NAME[family.name] for family in FAMILIES)]
     if has_mistakes:
         cases += [(BY_NAME[name], write_wrong(folder / BY_NAME[name].folder, mistake, change), mistake, "fp32") for name, mistake, change in MISTAKES]
     outs = [folder / f"logits{i}" for i in range(len(cases))]

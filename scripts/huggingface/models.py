@@ -2,12 +2,15 @@
 
 transformers starts all norms at 1, all biases at 0 and all weights near 0: a model whose logits hardly depend on half of its
 parts. Here every tensor is random, and large enough that each of them shows in the logits.
+
+A new family of models has a row in FAMILIES, and its kinds in MODELS and MISTAKES. All other files ask here.
 """
 
 import json
 import re
 import shutil
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -29,6 +32,25 @@ def llama(**changes):
     shape = {"vocab_size": VOCABULARY, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "hidden_size": CHANNELS,
              "max_position_embeddings": POSITIONS, "intermediate_size": 80, "num_key_value_heads": 2}  # fmt: skip
     return LlamaConfig(**{**shape, "rope_theta": 100000.0, "tie_word_embeddings": True, **changes})
+
+
+@dataclass(frozen=True)
+class Family:
+    name: str  # of its plainest model in MODELS
+    config: Callable  # of transformers, with changed settings
+    positions: str  # the setting that says how many there are
+    options: dict = field(default_factory=dict)  # of a run of ours from scratch
+
+    def reading(self, name, vocabulary, context):
+        """A model of another size."""
+        return Tiny(name, self.config(vocab_size=vocabulary, **{self.positions: context}))
+
+
+FAMILIES = [
+    Family("GPT-2", gpt2, "n_positions"),
+    Family("Llama", llama, "max_position_embeddings",
+           {"model": "llama", "kv_heads": 2, "rope_theta": 3000, "norm_eps": 1e-4, "mlp_channels": 72}),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

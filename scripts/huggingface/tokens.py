@@ -11,13 +11,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from huggingface.chat import CONTEXT, IGNORED, SPECIALS, VOCABULARY, write_tokenizer
 from huggingface.export import EXPORT
-from huggingface.models import Tiny, edit_json, gpt2, llama, write_model
+from huggingface.models import FAMILIES, edit_json, write_model
 from huggingface.runs import LOGITS, Result, command, largest_difference, read_saved, start, trainer
 
-FAMILIES = [
-    Tiny("a GPT-2 with a tokenizer", gpt2(vocab_size=VOCABULARY, n_positions=CONTEXT)),
-    Tiny("a Llama with a tokenizer", llama(vocab_size=VOCABULARY, max_position_embeddings=CONTEXT)),
-]
+MODELS = [family.reading(f"a {family.name} with a tokenizer", VOCABULARY, CONTEXT) for family in FAMILIES]
 TEXTS = ["in 2026 it's 12345", "  2026\n\n 3.14", "<|im_start|>user<|im_end|> x<|endoftext|>", "DON'T caf\u00e9 \U0001f642"]
 # Who ends a text by what: the tokenizer's eos_token, how the run reads its rows, and what of a folder is edited first.
 ENDS = {
@@ -42,8 +39,8 @@ def check(folder, has_mistakes):
     yield from check_ends(folder, has_mistakes)
 
 
-def write_folder(parent, name, family, eos_token):
-    folder = shutil.copytree(write_model(family, parent), parent / name)
+def write_folder(parent, name, model, eos_token):
+    folder = shutil.copytree(write_model(model, parent), parent / name)
     write_tokenizer(folder, eos_token)
     return folder
 
@@ -121,7 +118,7 @@ VARIANTS = {
 
 
 def check_ids(folder, has_mistakes):
-    models = [write_folder(folder, f"ids{i}", FAMILIES[i % 2], "<|im_end|>") for i in range(len(VARIANTS))]
+    models = [write_folder(folder, f"ids{i}", MODELS[i % len(MODELS)], "<|im_end|>") for i in range(len(VARIANTS))]
     for model, edit in zip(models, VARIANTS.values()):
         edit(model)
     outs, saids = ([folder / f"{model.name}_{what}" for model in models] for what in ("run", "said"))
@@ -166,7 +163,7 @@ def check_ends(folder, has_mistakes):
 
 
 def write_edited(parent, name, eos_token, rows, edits):
-    folder = write_folder(parent, name, FAMILIES[0], eos_token)
+    folder = write_folder(parent, name, MODELS[0], eos_token)
     edit_json(folder / "generation_config.json", eos_token_id=SPECIALS.index(eos_token))
     for file, contents in edits.items():
         if file == "config.json":

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from huggingface.models import BY_NAME, CONTEXT, VOCABULARY, read_model, write_model
+from huggingface.models import BY_NAME, CONTEXT, FAMILIES, VOCABULARY, read_model, write_model
 from huggingface.runs import Result, command, largest_difference, start, trainer, windows, write_tokens
 
 STEPS, ROWS = 20, 4  # rows of an optimizer step, on all ranks together
@@ -16,7 +16,7 @@ BF16_LOSS_TOLERANCE, BF16_CHANGE_TOLERANCE = 3e-2, 0.1
 # one, is 0 on paper.
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-5}
 WEIGHT_DECAY, CLIP_NORM = 0.1, 1.0
-TRAINED = ["GPT-2", "Llama", "Llama, a key for each query"]
+TRAINED = [*(family.name for family in FAMILIES), "Llama, a key for each query"]
 TRAINERS = {"fp32": ["step0_single_gpu", "step5_zero1", "step7_zero3", "step8_pipeline_ga"], "bf16": ["step0_single_gpu"]}
 # How a step gets its rows: rows of a microbatch, microbatches, and ranks to share them.
 TWO_RANKS = {"transport": "threads", "ranks": 2}
@@ -94,7 +94,7 @@ def train(folder, tokens, precision="fp32", decays=lambda p: p.dim() > 1, clip_n
 
 def parameters_of(model, masters):
     """By our names; of the positions those that we have kept."""
-    names = (name.removeprefix("transformer.").removeprefix("model.") for name, _ in model.named_parameters())
+    names = (name.removeprefix(f"{model.base_model_prefix}.") for name, _ in model.named_parameters())
     named = dict(zip(names, masters))
     return {name: p[:CONTEXT] if name == "wpe.weight" else p for name, p in named.items()}
 

@@ -103,10 +103,10 @@ void write_worker_seeds(const fs::path& folder) {
 }
 
 void write_model_seeds(const fs::path& folder) {
-  for (const char* family : {"gpt2", "llama"}) {
-    ModelOptions model = {.kv_heads = 2, .mlp_channels = 64};
-    if (family == std::string("llama")) model.family = ModelFamily::kLlama;
-    write(folder / "model_config" / family, to_text(model_config_json(model, at::kFloat)));
+  for (const ModelFamily family : all_families()) {
+    const ModelOptions model = {.family = family, .kv_heads = 2, .mlp_channels = 64};
+    write(folder / "model_config" / traits_of(family).name(),
+          to_text(model_config_json(model, at::kFloat)));
   }
   write(folder / "model_config" / "rope_parameters",
         R"({"model_type":"llama","rope_parameters":{"rope_type":"default","rope_theta":1e4}})");

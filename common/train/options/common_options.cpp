@@ -136,12 +136,10 @@ void declare_data(OptionTable& t, TrainOptions& o) {
 
 void declare_model(OptionTable& t, TrainOptions& o) {
   t.heading(kModelHeading);
-  t.choice("--model", o.named_model,
-           {{"gpt2", NamedModel::kGpt2},
-            {"llama", NamedModel::kLlama},
-            {"smollm2-135m", NamedModel::kSmolLm2_135M},
-            {"smollm2-360m", NamedModel::kSmolLm2_360M}},
-           "family of models; or one of llama's with its shape, but for the options below that are "
+  std::vector<std::pair<std::string, std::string>> models;
+  for (const NamedModel& model : named_models()) models.emplace_back(model.name, model.name);
+  t.choice("--model", o.named_model, models,
+           "family of models; or a model of one with its shape, but for the options below that are "
            "given as well");
   t.number("--context", o.model.context, {1, kMostContext}, "tokens per row, T");
   t.number("--layers", o.model.layers, {1, kMostLayers}, "blocks, L");
@@ -149,15 +147,17 @@ void declare_model(OptionTable& t, TrainOptions& o) {
   t.number("--kv-heads", o.model.kv_heads, {0, kMostHeads},
            "heads of keys and values, K, each of them for H/K heads; must divide --heads; 0: H");
   t.number("--channels", o.model.channels, {1, kMostChannels}, "width, C");
-  t.number("--mlp-channels", o.model.mlp_channels, {0, kMostMlpChannels},
-           "width inside the MLP, M; 0: 4C for gpt2, 8C/3 rounded up to 32 for llama");
+  t.number(
+      "--mlp-channels", o.model.mlp_channels, {0, kMostMlpChannels},
+      "width inside the MLP, M; 0: 4C, or 8C/3 rounded up to 32 if it has a gate, as llama's has");
   t.number("--vocab-size", o.data.vocab_size, {0, kMostTokenIds},
            "number of token ids that the model has; 0: as many as the tokenizer");
   t.value("--tie-embeddings", o.model.tie_embeddings,
           "true: the head uses the token embedding as its weight");
-  t.number("--rope-theta", o.model.rope_theta, kPositive,
-           "base of llama's rotary positions: the slowest turns once in about 2π times as many "
-           "tokens");
+  t.number(
+      "--rope-theta", o.model.rope_theta, kPositive,
+      "base of rotary positions, as llama has them: the slowest turns once in about 2π times as "
+      "many tokens");
   t.number("--norm-eps", o.model.norm_eps, kPositive,
            "what LayerNorm or RMSNorm adds to the variance or the mean square");
 }

@@ -42,7 +42,7 @@ struct TrainOptions {
   std::string step = {};         // name of the trainer, for example "step0_single_gpu"
   std::int64_t num_steps = 200;  // optimizer steps in total, including those before a resume
   std::uint64_t seed = 1;
-  NamedModel named_model = NamedModel::kGpt2;  // as given; if not, finalize() sets it
+  std::string named_model = "gpt2";  // as given; if not, finalize() sets it
   ModelOptions model;
   DataOptions data;
   OptimizerOptions optimizer;

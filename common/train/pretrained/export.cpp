@@ -12,6 +12,7 @@
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/chat_format.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/model/family.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -33,7 +34,7 @@ StateTensors shapes_of(const TrainOptions& options) {
 // transformers' name of a parameter.
 std::string exported_name(const std::string& name, ModelFamily family) {
   if (name == "lm_head.weight") return name;
-  return (family == ModelFamily::kGpt2 ? "transformer." : "model.") + name;
+  return traits_of(family).prefix() + name;
 }
 
 void write_weights(const fs::path& checkpoint, const std::string& tokenizer,
@@ -159,7 +160,7 @@ Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const 
 // with a part of what the model that it started from can read.
 std::int64_t positions_of(const ModelOptions& model, const fs::path& checkpoint) {
   const fs::path config = kept_settings(checkpoint) / "config.json";
-  if (model.family != ModelFamily::kLlama || !fs::exists(config)) return model.context;
+  if (!traits_of(model.family).has_rotary_positions() || !fs::exists(config)) return model.context;
   return std::max(model.context, parse_model_config(read_text_file(config), config).model.context);
 }
 

@@ -68,7 +68,7 @@ TEST_F(ExportTest, WhatIsWrittenIsReadAgain) {
     const ModelOptions model =
         parse_model_config(read_text_file(folder_.path("out/config.json")), "config.json").model;
     expect_same_model(completed(model), completed(small_gpt2()));
-    HuggingFaceFolder exported(folder_.path("out"), /*has_tied_head=*/true);
+    HuggingFaceFolder exported(folder_.path("out"), ModelFamily::kGpt2, /*has_tied_head=*/true);
     ASSERT_EQ(exported.tensors().size(), values_.size());
     for (const auto& [name, tensor] : values_) {
       const at::Tensor read = at::zeros_like(tensor);

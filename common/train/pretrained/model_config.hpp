@@ -1,22 +1,17 @@
 // config.json of a Hugging Face folder: which model its weights are.
 //
-// Two kinds are known: "gpt2" and "llama". What would make another function of the same weights
-// (scaled rotary positions, biases in Llama, another activation) is refused by name and value.
-// Ignored is what changes nothing here: where a model comes from, token ids, how it is run, and
-// dropout, because training is without it.
+// "model_type" names its family, which reads and writes the rest (family.hpp). What would make
+// another function of the same weights (scaled rotary positions, biases in Llama, another
+// activation) is refused by name and value. Ignored is what changes nothing here: where a model
+// comes from, token ids, how it is run, and dropout, because training is without it.
 #pragma once
 
 #include <string>
 
 #include "common/core/json.hpp"
-#include "common/model/model_options.hpp"
+#include "common/model/family.hpp"
 
 namespace ladder {
-
-struct ModelConfig {
-  ModelOptions model;        // family and shape; `context` is the longest that the model can have
-  bool has_dropout = false;  // it was trained with dropout
-};
 
 // Trusts nothing. Throws CheckError with `path` (a file's name), the setting and its value.
 ModelConfig parse_model_config(const std::string& text, const std::string& path);

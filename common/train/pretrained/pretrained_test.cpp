@@ -59,7 +59,7 @@ TEST_F(PretrainedTest, ALlamaIsRead) {
   EXPECT_EQ(options_.model.mlp_channels, 5);
   EXPECT_EQ(options_.model.rope_theta, 5000);
   EXPECT_EQ(options_.model.norm_eps, 1e-6);
-  EXPECT_EQ(options_.named_model, NamedModel::kLlama);
+  EXPECT_EQ(options_.named_model, "llama");
 }
 
 TEST_F(PretrainedTest, ALlamasContextIsTheRunsOwn) {
@@ -116,16 +116,36 @@ TEST_F(PretrainedTest, ACheckpointGivesItsShape) {
   EXPECT_EQ(model.rope_theta, 5000);
 }
 
+// Two families may have the same names and shapes of tensors.
+TEST_F(PretrainedTest, ACheckpointSaysItsFamily) {
+  const auto save = [&](const char* run, const Json& name) {
+    Json config = config_of_run(small_llama());
+    config["model"] = name;
+    save_parameters(folder_.path(run), /*step=*/1, random_values(small_llama()), config, "bytes");
+    options_.output.init_from = folder_.path(run);
+  };
+  save("named", "smollm2-135m");
+  finalize(options_);
+  EXPECT_EQ(options_.model.family, ModelFamily::kLlama);
+  EXPECT_EQ(options_.named_model, "llama");
+  save("newer", "bert");
+  expect_throws<CheckError>([&] { finalize(options_); }, {"state.json: damaged", "'bert'"});
+  save("number", 7);
+  expect_throws<CheckError>([&] { finalize(options_); }, {"state.json: damaged", "number"});
+  save("other", "gpt2");
+  expect_throws<CheckError>([&] { finalize(options_); }, {"state.json: damaged", "--model llama"});
+}
+
 TEST_F(PretrainedTest, TheNamedModelMustBeThatOfTheFolder) {
   values_ = random_values(small_llama());
   write_model(values_);
   write_config(small_llama_config());
   options_.given = {"model"};
-  options_.named_model = NamedModel::kLlama;
+  options_.named_model = "llama";
   expect_equal(load(), values_);
-  options_.named_model = NamedModel::kGpt2;
+  options_.named_model = "gpt2";
   expect_refused<UsageError>("--model gpt2", "config.json", "has llama");
-  options_.named_model = NamedModel::kSmolLm2_135M;
+  options_.named_model = "smollm2-135m";
   expect_refused<UsageError>("--model smollm2-135m", "config.json", "another shape");
 }
 

@@ -28,15 +28,11 @@ constexpr std::uintmax_t kMostIndexBytes = 4 << 20;  // 10,000 names and files t
 
 // Our name of a tensor.
 std::string name_of(const std::string& stored) {
-  for (const char* prefix : {"transformer.", "model."})
-    if (stored.starts_with(prefix)) return stored.substr(std::string_view(prefix).size());
+  for (const ModelFamily family : all_families()) {
+    const std::string prefix = traits_of(family).prefix();
+    if (!prefix.empty() && stored.starts_with(prefix)) return stored.substr(prefix.size());
+  }
   return stored;
-}
-
-// What a model computes itself: the causal mask of each of GPT-2's blocks, rotary frequencies.
-bool is_buffer(const std::string& name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq");
 }
 
 // The files of a folder with the tensors that they should hold; none listed: any.
@@ -59,7 +55,8 @@ std::map<std::string, std::vector<std::string>> files_in(const fs::path& folder)
 
 }  // namespace
 
-HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder, bool has_tied_head) {
+HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder, ModelFamily family, bool has_tied_head)
+    : traits_(traits_of(family)) {
   for (const auto& [name, listed] : files_in(folder)) {
     const std::string path = folder / name;
     files_.push_back({path, SafetensorsReader(path)});
@@ -79,7 +76,7 @@ HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder, bool has_tied_head)
 void HuggingFaceFolder::add(std::size_t file, const StoredTensor& stored) {
   const std::string& path = files_[file].path;
   const std::string name = name_of(stored.name);
-  if (is_buffer(name)) return;
+  if (traits_.is_buffer(name)) return;
   check(stored.dtype == at::kFloat || is_16_bit(stored.dtype), path, ": \"", excerpt(stored.name),
         "\" is ", type_and_shape(stored), ", Ladder reads F32, BF16 and F16");
   const auto [place, is_new] = places_.emplace(name, Place{file, stored});
@@ -91,7 +88,7 @@ void HuggingFaceFolder::add(std::size_t file, const StoredTensor& stored) {
 void HuggingFaceFolder::drop_tied_head() {
   const auto head = places_.find("lm_head.weight");
   if (head == places_.end()) return;
-  const char* name = places_.contains("wpe.weight") ? "wte.weight" : "embed_tokens.weight";
+  const char* name = traits_.embedding_name();
   const auto embedding = places_.find(name);
   if (embedding == places_.end()) {
     places_[name] = head->second;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/model/model_options.hpp"
+#include "common/model/family.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
 
@@ -33,15 +33,15 @@ class PretrainedWeights {
 // The weights of a Hugging Face folder: model.safetensors, or the shards that
 // model.safetensors.index.json lists.
 //
-// Names may have the prefix "transformer." or "model.", as those of a whole model have. Buffers
-// that a model computes itself, such as GPT-2's attention masks, are skipped. A tied head may be
+// Names may have a family's prefix ("transformer.", "model."), as those of a whole model have.
+// Buffers that a model computes itself, such as GPT-2's attention masks, are skipped. A tied head may be
 // stored; then it must equal the embedding, or take its place. Weights are F32, BF16 or F16.
 class HuggingFaceFolder final : public PretrainedWeights {
  public:
   // Opens all files and compares them with the index. Throws CheckError naming the file, if one is
   // missing, damaged, listed wrongly, or outside the folder by name. (A link in the folder may
   // point anywhere.)
-  HuggingFaceFolder(const std::filesystem::path& folder, bool has_tied_head);
+  HuggingFaceFolder(const std::filesystem::path& folder, ModelFamily family, bool has_tied_head);
 
   std::vector<FoundTensor> tensors() const override;
   void read(const std::string& name, const at::Tensor& target) override;
@@ -59,6 +59,7 @@ class HuggingFaceFolder final : public PretrainedWeights {
   void add(std::size_t file, const StoredTensor& stored);
   void drop_tied_head();
 
+  const FamilyTraits& traits_;
   std::vector<File> files_;
   std::map<std::string, Place> places_;  // by our names
 };
