@@ -6,6 +6,7 @@ import functools
 import json
 import random
 import re
+import runpy
 import shutil
 import zlib
 from pathlib import Path
@@ -42,22 +43,16 @@ TOOLS = """\
   ./ladder bug show              gives up, and shows what was changed
   ./ladder bug score             10 points for each bug, less 1 for each wrong guess and 2 for each hint
 """
-MISTAKE = re.compile(r"^== (?P<name>.*?) \| (?P<ranks>\d) \| (?P<reason>.*)$", re.MULTILINE)
-# Of what the judge tries and a run does not: calls that must be refused, infinities, padding, frozen tensors, large numbers. Of
-# the mistakes that are left, a short run shows more than half.
-NOT_SHOWN = re.compile(r"says nothing|without '|before arm\(\)|in turn|whole backward|0000000|4294967297|64 bits|test\(\)$|the tail|frozen|padding|"
-                       r"no targets|infinit|overflow|loss scale|of -1 |hold \w+ up|activations|graph$|a copy|adopt_global|has failed$|"
-                       r"drawn at random|whose last")  # fmt: skip
 SAME = "losses grad_norms param_norms units val_losses param_hash data_bytes_read traffic".split()
 
 
 def mistakes(step: str) -> list[dict]:
     """Those of its exercise that a training may show."""
-    found = []
+    header, found = runpy.run_path(str(ROOT / "scripts/plant"))["HEADER"], []
     for stub in Exercise(step).stubs():
         if not mending_of(stub).exists():
-            of_file = [{"step": step, "stub": str(stub), **match.groupdict()} for match in MISTAKE.finditer(stub.with_suffix(".wrong").read_text())]
-            found += [mistake for mistake in of_file if not NOT_SHOWN.search(mistake["reason"])]
+            heads = header.finditer(stub.with_suffix(".wrong").read_text())
+            found += [{"step": step, "stub": str(stub), **head.groupdict()} for head in heads if not head["mark"]]
     return found
 
 
