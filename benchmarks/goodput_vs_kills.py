@@ -82,7 +82,8 @@ class Group:
         folder.mkdir(exist_ok=True)
         self.starts[worker] = time.monotonic()
         with (folder / "output").open("a") as output:
-            command = [self.binaries / "toy_worker", f"127.0.0.1:{self.port}", str(worker), str(self.arguments.workers), folder, *SETTINGS]
+            program = self.binaries / "elastic_testing_toy_worker"
+            command = [program, f"127.0.0.1:{self.port}", str(worker), str(self.arguments.workers), folder, *SETTINGS]
             self.workers[worker] = start(command, ends_with_us=True, stdout=output, stderr=output)
         self.children.append(self.workers[worker])
 

@@ -19,7 +19,7 @@ STEP0, STEP4 = "step0_single_gpu", "step4_bucketed_ddp"
 ZERO = [STEP0, STEP4, "step5_zero1", "step6_zero2", "step7_zero3"]
 # What a script starts, if it is not just step 0; and the number of ranks of a program, if not 1.
 PROGRAMS = {
-    "ddp": [STEP0, STEP4], "diloco": [STEP4, "step9_diloco"], "goodput": ["elastic_lighthouse", "toy_worker"],
+    "ddp": [STEP0, STEP4], "diloco": [STEP4, "step9_diloco"], "goodput": ["elastic_lighthouse", "elastic_testing_toy_worker"],
     "ideas": [*ZERO, "step1_ddp_reference", "step3_naive_dp", "step9_diloco"],
     "plan": [*ZERO[1:], "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"],
     "pipeline": [STEP0, "step8_pipeline_ga"], "memory": sorted({rung.step for rung in read_rungs()}), "zero": ZERO, "gpu": [*ZERO, "cuda_graphs"],

@@ -17,7 +17,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
-#include "step9_diloco/elastic/peer.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 #include "step9_diloco/elastic/worker.hpp"
 
 namespace ladder {

@@ -13,7 +13,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
-#include "step9_diloco/elastic/peer.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 
 namespace ladder {
 namespace {

@@ -8,9 +8,9 @@
 #include <iostream>
 
 #include "common/core/seed.hpp"
-#include "step9_diloco/elastic/group_test.hpp"
-#include "step9_diloco/elastic/peer.hpp"
 #include "step9_diloco/elastic/report.hpp"
+#include "step9_diloco/elastic/testing/group.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 
 namespace ladder {
 namespace {

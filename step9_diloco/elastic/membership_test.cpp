@@ -8,7 +8,7 @@
 #include <iostream>
 #include <memory>
 
-#include "step9_diloco/elastic/peer.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 
 namespace ladder {
 namespace {

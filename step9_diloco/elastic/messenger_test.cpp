@@ -12,7 +12,7 @@
 #include "common/core/timer.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "step9_diloco/elastic/peer.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 
 namespace ladder {
 namespace {
