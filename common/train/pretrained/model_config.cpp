@@ -61,7 +61,7 @@ class ConfigReader {
   const std::string& path() const { return path_; }
 
  private:
-  // Without those that are null, Python's None: they are not set.
+  // Leaves out members that are null, Python's None: they are not set.
   static SortedJson set_in(const std::string& text, const std::string& path) {
     const SortedJson all = parse_sorted_json(text, path);
     check(all.is_object(), path, ": is not an object of settings");
