@@ -60,7 +60,7 @@ const std::vector<std::vector<const char*>> kCompanions = {
     {"--workers", "9", "--worker", "1"},
     {"--lr", "1e9"}};
 
-// With the first of the companions that lets the option have this value.
+// Gives the option with the first companion that lets it have this value.
 std::optional<CommandLine> print_config(const std::string& name, const std::string& value,
                                         const Trainer& trainer) {
   for (std::vector<const char*> arguments : kCompanions) {

@@ -2,9 +2,9 @@
 //
 // Rows::kWindows: sample k is tokens [k·T, k·T + T) of the whole data; its targets are shifted by
 // one token. Rows::kDocuments: sample k is document k, cut to T + 1 tokens and padded to T; padding
-// has no target. Rows::kChat: sample k is conversation k likewise; see conversations.hpp.
-// Rows::kPairs: sample k is preference pair k, which has two rows; see
-// preference_pairs.hpp for what is in them and how they are cut.
+// has no target. Rows::kChat: sample k is conversation k, cut and padded so; see conversations.hpp.
+// Rows::kPairs: sample k is preference pair k, which has two rows; see preference_pairs.hpp for
+// what is in them and how they are cut.
 #pragma once
 
 #include <cstdint>

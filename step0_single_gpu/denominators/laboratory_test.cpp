@@ -80,7 +80,7 @@ TEST(LossScale, FollowsFromOneDenominatorOnlyIfMicrobatchesAreEqual) {
     EXPECT_NEAR(relative_distance(scaled, right), are_equal ? 0 : 0.0208, tolerance);
     EXPECT_NEAR(relative_distance(scaled_plain, right), are_equal ? 0 : 0.0189, tolerance);
     EXPECT_NEAR(relative_distance(scaled, scaled_plain), are_equal ? 0 : 0.0051, tolerance);
-    // And it is what the first mistake computes.
+    // The first mistake computes the same.
     EXPECT_TRUE(
         close_in_norm(gradient_from(Mistake::kMeanOfMeans, pipeline, in_16), scaled, kRounding));
   }

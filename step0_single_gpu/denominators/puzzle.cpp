@@ -24,7 +24,7 @@ constexpr Cut kCuts[] = {
     {.ranks = 2, .flushes = 1, .microbatches = 1, .rows = 4},
 };
 
-// To six digits.
+// Numbers of six digits.
 Json rounded(const std::vector<double>& values) {
   Json all = Json::array();
   for (const double value : values) {

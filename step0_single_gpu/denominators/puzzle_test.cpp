@@ -84,7 +84,7 @@ TEST(Reports, SayEnoughForADiagnosis) {
   const std::vector<Mistake> hidden = hidden_mistakes(1);
   for (std::size_t i = 0; i < hidden.size(); ++i)
     EXPECT_STREQ(name_of(diagnose(committed(kRuns[i]))), name_of(hidden[i])) << kRuns[i];
-  // Not among the five.
+  // Padding is not among the five.
   const std::string padding = puzzle_report('a', Mistake::kPadding, 1);
   EXPECT_EQ(diagnose(parse_json(padding, "padding")), Mistake::kPadding);
 }
