@@ -7,7 +7,7 @@ SCRATCH = "widened for the update"
 
 
 def bytes_sent(rank):
-    """With all operations; a report's `traffic` has an entry for each rank."""
+    """The bytes sent with all operations; a report's `traffic` has an entry for each rank."""
     return sum(operation["bytes_sent"] for operation in rank.values())
 
 

@@ -47,7 +47,7 @@ SAME = "losses grad_norms param_norms units val_losses param_hash data_bytes_rea
 
 
 def mistakes(step: str) -> list[dict]:
-    """Those of its exercise that a training may show."""
+    """The mistakes of its exercise that a training may show."""
     header, found = runpy.run_path(str(ROOT / "scripts/plant"))["HEADER"], []
     for stub in Exercise(step).stubs():
         if not mending_of(stub).exists():
@@ -97,7 +97,8 @@ def kind_of(bug: dict, kind: Kind) -> Kind:
 
 
 def options_of(step: str, num_ranks: int) -> list[str]:
-    """Those of the step's rung, but that step 0 plays no ranks; and several microbatches, which many mistakes need."""
+    """The options of the step's rung, but that step 0 plays no ranks; and several microbatches,
+    which many mistakes need."""
     rung = next(rung for rung in read_rungs() if rung.name == step)
     own = rung.own_options(num_ranks, num_steps=4) if rung.ranks == "N" else []
     return [*own, *"--num-microbatches 3 --eval-every 2 --eval-samples 8".split()]
@@ -129,7 +130,7 @@ SECRETS = ("stub", "name", "reason", "change")
 
 
 def keep_bug(bug: dict) -> None:
-    """So that nobody who looks at the file reads the answer by chance."""
+    """Hides the answer from whoever looks at the file by chance."""
     answer = json.dumps({key: bug[key] for key in SECRETS}).encode()
     known = {key: value for key, value in bug.items() if key not in SECRETS}
     keep(STATE, known | {"answer": base64.b85encode(zlib.compress(answer)).decode()})
@@ -175,7 +176,7 @@ def guess(words: list[str]) -> int:
     if not files:
         usage_error(f"there is no file {name} in this checkout")
     source = source_of(Path(bug["stub"]))
-    # Of either file: the trainer's messages have the lines of the planted one.
+    # A guess is about either file: the trainer's messages have the lines of the planted one.
     planted = [ANSWERS / bug["step"] / source.name] if source in files else []
     if not 1 <= int(line) <= max(len(file.read_text().splitlines()) for file in [*files, *planted]):
         usage_error(f"{name} has no line {line}: that was no guess, and costs nothing")
