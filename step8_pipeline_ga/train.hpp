@@ -38,7 +38,7 @@ Traffic forward_traffic(const TrainOptions& options, const BatchCounts& batches,
 
 // Four microbatches, so that stages have something to do at the same time.
 inline TrainOptions default_options() {
-  TrainOptions options = {.own = step_options<BucketOptions, PipelineOptions, MovedObjectives>()};
+  TrainOptions options = {.own = step_options<BucketOptions, PipelineOptions>()};
   options.data.num_microbatches = 4;
   return options;
 }

@@ -38,7 +38,7 @@ inline Trainer trainer() {
       .transient_bytes = transient_bytes,
       .working_bytes = working_bytes,
       .largest_traffic = largest_traffic,
-      .options = {.own = step_options<DilocoOptions, MovedOptions>()},
+      .options = {.own = step_options<DilocoOptions>()},
   };
 }
 

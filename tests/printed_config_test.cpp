@@ -108,23 +108,5 @@ TEST(PrintedConfig, ReadsBackToTheSameValues) {
   }
 }
 
-// On the command line, and in a file that step 8 printed when it had these options.
-TEST(MovedOptions, StepEightNamesTheChapterThatHasThem) {
-  const TempFolder folder;
-  const Json kept = to_json(parse_words(step8::trainer(), {}).options);
-  const Json all = to_json(parse_words(objectives::trainer(), {}).options);
-  EXPECT_EQ(all.size(), kept.size() + 12);
-  for (const auto& [key, value] : all.items()) {
-    if (kept.contains(key)) continue;
-    const std::string name = "--" + key, place = "./ladder train objectives";
-    const std::string file = folder.write("c.toml", concat(key, " = ", to_text(value), "\n"));
-    const auto refused = [&](const std::vector<const char*>& words) {
-      expect_refused(step8::trainer(), words, {name, place});
-    };
-    refused({name.c_str(), "1"});
-    refused({"--config", file.c_str()});
-  }
-}
-
 }  // namespace
 }  // namespace ladder
