@@ -22,8 +22,8 @@ struct PacedPipeline {
   int chunks_per_stage = 1;
   std::int64_t num_microbatches = 8;
   std::int64_t message_numel = 1;  // floats in an activation, and in its gradient
-  // Of a whole stage. With several chunks, each takes its share; a zero-bubble schedule halves a
-  // backward.
+  // What a whole stage takes. With several chunks, each takes its share; a zero-bubble schedule
+  // halves a backward.
   double forward_s = 0.010;
   double backward_s = 0.020;
 

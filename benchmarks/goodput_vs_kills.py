@@ -28,7 +28,7 @@ from launcher.processes import end, start
 from launcher.tables import table_of
 from stand_ins import refusal
 
-PROGRAMS = "elastic_lighthouse toy_worker"
+PROGRAMS = "elastic_lighthouse elastic_testing_toy_worker"
 STEP_MS = 20
 SYNC_EVERY = 20
 TIME_OUT_S = 1
@@ -83,7 +83,8 @@ class Group:
         folder.mkdir(exist_ok=True)
         self.starts[worker] = time.monotonic()
         with (folder / "output").open("a") as output:
-            command = [self.binaries / "toy_worker", f"127.0.0.1:{self.port}", str(worker), str(self.arguments.workers), folder, *SETTINGS]
+            program = self.binaries / "elastic_testing_toy_worker"
+            command = [program, f"127.0.0.1:{self.port}", str(worker), str(self.arguments.workers), folder, *SETTINGS]
             self.workers[worker] = start(command, ends_with_us=True, stdout=output, stderr=output)
         self.children.append(self.workers[worker])
 

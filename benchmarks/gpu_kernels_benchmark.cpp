@@ -124,7 +124,7 @@ void adamw_aten(benchmark::State& state) {
   adamw(state, adamw_in_terms_of_aten);
 }
 
-// Without reading the sums back, for which the host waits.
+// Does not read the sums back, for which the host would wait.
 void block_sums_kernel(benchmark::State& state) {
   const at::Tensor values = on_gpu({kParameters});
   const at::Tensor sums =
@@ -211,7 +211,7 @@ void bias_gelu(benchmark::State& state, const Gelu& gelu) {
 void bias_gelu_kernels(benchmark::State& state) {
   bias_gelu(state, bias_gelu_on_gpu);
 }
-// With an addition that the product in front of it would do on the way.
+// This adds a bias that the product in front of it would add on the way.
 void bias_gelu_aten(benchmark::State& state) {
   bias_gelu(state,
             [](const at::Tensor& x, const at::Tensor& bias) { return at::gelu(x + bias, "tanh"); });

@@ -76,7 +76,7 @@ def find_gpu():
 
 
 def peak_tflops_of(gpu_name):
-    """From the table; None for a GPU that is not in it."""
+    """The peak from the table; None for a GPU that is not in it."""
     name = gpu_name.removeprefix("NVIDIA ")
     return next((peak for pattern, peak in PEAK_TFLOPS.items() if re.fullmatch(pattern, name)), None)
 

@@ -45,7 +45,8 @@ def measure(arguments, run):
 
 
 def markdown(ms):
-    """Of the milliseconds of these runs, round by round; of ideas of which both were measured."""
+    """A table of the milliseconds of these runs, round by round; of ideas of which both were
+    measured."""
     lines = [["the idea", "without it", "ms a step", "with it", "ms a step, with it", "it buys, ms"]]
     for idea, *pair in [idea for idea in IDEAS if ms.keys() >= set(idea[1:])]:
         without, having = (round(statistics.median(ms[run])) for run in pair)

@@ -56,7 +56,8 @@ def blocks_of_stages(race, arguments):
 
 
 def largest_share(a, blocks):
-    """Of the stages' arithmetic: a block's four products and attention, and the head's product with the vocabulary."""
+    """The largest share of the stages' arithmetic: a block's four products and attention, and the
+    head's product with the vocabulary."""
     block, head = 12 * a.channels**2 + 2 * a.channels * a.context, a.channels * VOCABULARY
     costs = [count * block for count in blocks]
     costs[-1] += head

@@ -6,7 +6,8 @@
 Each configuration is planned, with a measurement of its own, and then trained for a few steps. The planner measures step 3, with
 fewer layers and at full speed; so all of this is new to it. State and bytes sent must agree exactly, on every rank; otherwise the
 exit code is 1. Other programs can only make a step slower; so the time is the lower quartile of a run's steps, and of several
-rounds the least, of what was planned likewise. All errors are in the table, with the share of the processors that others took.
+rounds the least, both where it ran and where it was planned. All errors are in the table, with the
+share of the processors that others took.
 
     benchmarks/plan_vs_runs.py --self-test           checks the comparison on reports that it makes
 """
@@ -66,7 +67,8 @@ def is_exact(facts, report):
 
 
 def processor_seconds():
-    """Of all programs since the machine has started: idle, and busy; and of those that this one has started."""
+    """Seconds of all programs since the machine has started: idle, and busy; and of those that this
+    one has started."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
     idle, own = ticks[3] + ticks[4], resource.getrusage(resource.RUSAGE_CHILDREN)
     return idle / os.sysconf("SC_CLK_TCK"), (sum(ticks[:8]) - idle) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime

@@ -135,7 +135,8 @@ def pairs_of(gradient, reference):
 
 
 def errors_of(gradient, reference):
-    """Of the whole gradient; of its worst tensor, with the name; and the share of elements that differ by over 1e-5."""
+    """The error of the whole gradient; of its worst tensor, with the name; and the share of
+    elements that differ by over 1e-5."""
     pairs = pairs_of(gradient, reference)
     worst = max((relative_distance(gradient[name], reference[name]), name) for name in reference)
     changed = sum(abs(a - b) > 1e-5 * abs(b) for a, b in pairs) / len(pairs)
@@ -221,7 +222,7 @@ def measure_learning(arguments, folder):
 
 
 def tables_of(rows, sums, scales):
-    """By the name that they have in the chapter."""
+    """Tables by the name that they have in the chapter."""
     return {
         "price list": price_list(rows), "sums": table_of(sums, SUMS, numbers_right=True), "scales": table_of(scales, LOSS_SCALES, numbers_right=True),
     }  # fmt: skip

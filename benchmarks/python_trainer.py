@@ -175,7 +175,7 @@ def make_parallel(model, parameters, options, parallel):
             fully_shard(module, mesh=mesh, reshard_after_forward=parallel == "fsdp-zero3")
         return model, adamw(model.parameters(), options)
     optimizer = adamw(parameters, options, **({"optimizer_class": torch.optim.AdamW} if parallel == "zero1" else {}))
-    # Without gradient_as_bucket_view another copy per step.
+    # Without gradient_as_bucket_view, DDP makes another copy per step.
     return DistributedDataParallel(model, gradient_as_bucket_view=True), optimizer
 
 
@@ -183,7 +183,8 @@ def make_parallel(model, parameters, options, parallel):
 
 
 def clip(parameters, largest, loss):
-    """As clip_grad_norm_ does, by the norm over all stages. Returns the loss of the last stage, which others pass as 0."""
+    """Clips as clip_grad_norm_ does, by the norm over all stages. Returns the loss of the last
+    stage, which others pass as 0."""
     squares = sum(norm.double() ** 2 for norm in torch._foreach_norm([p.grad for p in parameters]))
     sums = torch.stack([squares, torch.tensor(loss, dtype=torch.float64)])
     dist.all_reduce(sums)
@@ -309,8 +310,8 @@ def main():
     print(json.dumps(run), flush=True)
     if world_size > 1:
         dist.destroy_process_group()
-        # Not by way of DDP's destructor: it holds Python's lock while it joins gloo's thread, which may be waiting for
-        # that lock (seen with torch 2.13.0).
+        # DDP's destructor must not do it: it holds Python's lock while it joins gloo's thread,
+        # which may be waiting for that lock (seen with torch 2.13.0).
         os._exit(0)
 
 

@@ -93,15 +93,16 @@ def write_results(stem, content, drawing, faults):
 
 
 def measured_s(report, round_length):
-    """Of a step: other programs can only make one slower, so the lower quartile counts; if steps differ, of the means of whole
-    rounds. The first of several warms up."""
+    """The time of a step: other programs can only make one slower, so the lower quartile counts; if
+    steps differ, of the means of whole rounds. The first of several warms up."""
     seconds = report["step_seconds"]
     rounds = [statistics.mean(seconds[i : i + round_length]) for i in range(0, len(seconds), round_length)]
     return quiet(rounds[1:] or rounds)
 
 
 def cpu_name():
-    """With every figure: the processor, what it computes with, and how many of its cores are ours."""
+    """What goes with every figure: the processor, what it computes with, and how many of its cores
+    are ours."""
     try:
         lines = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
     except OSError:

@@ -51,7 +51,7 @@ struct RoundsTimeline {
 };
 
 RoundsTimeline measure(const PacedRounds& rounds);  // on threads: worker 0's
-// Of this rank. Collective. The link and num_workers are the group's own.
+// Measures this rank. Collective. The link and num_workers are the group's own.
 RoundsTimeline measure_on(Communicator& comm, const PacedRounds& rounds);
 
 // An SVG with a strip for each of these, named as given, all to the same scale.

@@ -29,7 +29,7 @@ constexpr const char* kParts[] = {
     "whole_step", "next_batch", "forward",         "backward",  "clip", "optimizer",
     "zero_grad",  "param_norm", "matrix_products", "attention", "gelu", "layer_norm"};
 
-// Of the current step; global, because libtorch's callbacks need it.
+// The current step's seconds; global, because libtorch's callbacks need it.
 std::map<std::string_view, double> part_seconds;
 
 const char* part_of(std::string_view op) {

@@ -26,7 +26,8 @@ constexpr std::int64_t kWarmup = 3;
 constexpr std::int64_t kSteps = 10;
 constexpr std::int64_t kRows = 2;  // per rank and step
 
-// Those that train on the same rows, and so in each step on as many tokens: on one rank also step 0.
+// The trainers that train on the same rows, and so in each step on as many tokens: on one rank also
+// step 0.
 std::vector<Trainer> trainers_on(int num_ranks) {
   std::vector<Trainer> all = trainers();
   std::erase_if(all, [&](const Trainer& trainer) {

@@ -18,7 +18,7 @@ install(DIRECTORY "${LADDER_ROOT}/common" DESTINATION "${CMAKE_INSTALL_INCLUDEDI
 file(GLOB _steps RELATIVE "${LADDER_ROOT}" "${LADDER_ROOT}/step*")  # headers to copy, not sources to build
 foreach(_step IN LISTS _steps)
   install(DIRECTORY "${LADDER_ROOT}/${_step}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/ladder"
-    FILES_MATCHING PATTERN "*.hpp" PATTERN exercise EXCLUDE PATTERN train.hpp EXCLUDE)
+    FILES_MATCHING PATTERN "*.hpp" PATTERN exercise EXCLUDE PATTERN testing EXCLUDE PATTERN train.hpp EXCLUDE)
 endforeach()
 
 configure_package_config_file("${LADDER_ROOT}/cmake/ladder-config.cmake.in"

@@ -170,7 +170,7 @@ function(ladder_make_stubs folder)  # SOLUTION…
   set(stubs ${made} PARENT_SCOPE)
 endfunction()
 
-# Sets `planted`: likewise, what scripts/plant makes of each solution and FOLDER/NAME.wrong. Linked next to the step's library,
+# Sets `planted`: a file for each solution, which scripts/plant makes from it and FOLDER/NAME.wrong. Linked next to the step's library,
 # it takes the place of the solution.
 function(ladder_plant_answers folder)  # SOLUTION…
   _ladder_make(plant wrong "${folder}" ${ARGN})

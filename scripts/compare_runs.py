@@ -67,7 +67,7 @@ def last_step(report):
 
 
 def is_number(value):
-    """Or the null of a value that is not finite. fp64 can hold it."""
+    """A number, or the null of a value that is not finite. fp64 can hold it."""
     return value is None or isinstance(value, float) or (type(value) is int and abs(value) < 2**1023)
 
 

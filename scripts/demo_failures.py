@@ -96,14 +96,14 @@ class Demo:
         self.workers[number] = worker
 
     def wait_for_step(self, step):
-        """Of worker 0."""
+        """Waits for worker 0."""
         while self.workers[0].step < step and self.workers[0].process.poll() is None and not is_asked_to_stop():
             time.sleep(0.01)
         if is_asked_to_stop():
             sys.exit(130)
 
     def longest_pause_s(self, since_s):
-        """Between two rounds of worker 0, around a moment."""
+        """The longest pause between two rounds of worker 0, around a moment."""
         times = self.workers[0].step_times
         pauses = [(b - a, a) for a, b in zip(times, times[1:]) if a <= since_s + TIME_OUT_S and b >= since_s]
         usual = sorted(b - a for a, b in zip(times, times[1:]))[len(times) // 2]

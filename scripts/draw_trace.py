@@ -66,7 +66,7 @@ class Drawing:
         return max(zip(edges[::2], edges[1::2]), key=lambda gap: gap[1] - gap[0])
 
     def box(self, one, y, height, kind, *names, holes=()):
-        """With the first of these names that fits between the holes."""
+        """A box with the first of these names that fits between the holes."""
         left, right = self.x(one.begin), self.x(one.end)
         if right - left < 0.3:
             return
@@ -82,7 +82,7 @@ class Drawing:
 
 
 def layers_of(spans):
-    """Whose names are those of units."""
+    """The spans whose names are those of units."""
     return [s for s in spans if s.name.startswith("block") or s.name in ("embedding", "head")]
 
 

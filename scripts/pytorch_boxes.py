@@ -48,7 +48,7 @@ def read_documents(path, context):
 
 
 def stacked(rows):
-    """As tokens and targets, [B, T]."""
+    """The rows as tokens and targets, [B, T]."""
     return tuple(map(torch.stack, zip(*rows)))
 
 
@@ -108,7 +108,8 @@ class Box:
         return loss
 
     def sums(self):
-        """Of each step. A PipelineStage calls once more in the first one, to learn shapes from made-up values."""
+        """The sums of each step. A PipelineStage calls once more in the first one, to learn shapes
+        from made-up values."""
         calls = [step[-self.box["num_microbatches"] :] if self.box["has_stages"] else step for step in self.steps]
         return [[sum(loss for loss, _ in step), sum(num for _, num in step)] for step in calls]
 
@@ -155,7 +156,8 @@ def run(start, box, rank, world_size, kept):
 
 
 def check_sum(names, world_size):
-    """Of the primer, whose box trains nothing: `total` is the sum over the ranks of what x was."""
+    """Checks the primer, whose box trains nothing: `total` is the sum over the ranks of what x
+    was."""
     wanted = torch.arange(1000.0) * sum(range(1, world_size + 1))
     if "total" in names and not torch.equal(names["total"], wanted):
         raise AssertionError("total is not the sum of all ranks' x")

@@ -130,7 +130,7 @@ def measured_steps(trace):
 
 
 class Account(NamedTuple):
-    """Of one rank, over some steps."""
+    """The account of one rank, over some steps."""
 
     step_us: float
     waiting: float  # shares of the time

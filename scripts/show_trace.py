@@ -76,7 +76,7 @@ def summary(trace):
 
 
 def length_us(trace):
-    """Of the step that is drawn if none is named."""
+    """The length of the step that is drawn if none is named."""
     if not trace.ranks[0].named("step"):
         raise ValueError("--beside: that trace has no step")
     begin, end = bounds(trace, median_step(trace))
@@ -96,9 +96,9 @@ def made_trace(slices):
 
 
 def made_messages():
-    """In a step from 100 to 200 us, a message leaves rank 0 at 110 and arrives at 130; another leaves at
-    140 and arrives at 170. Rank 0 learns of both at 190. Rank 1 has begun to receive both at 105.
-    What leaves at 190 arrives nowhere in the trace."""
+    """Two messages. In a step from 100 to 200 us, a message leaves rank 0 at 110 and arrives at
+    130; another leaves at 140 and arrives at 170. Rank 0 learns of both at 190. Rank 1 has begun to
+    receive both at 105. What leaves at 190 arrives nowhere in the trace."""
     content = made_trace({"span": [(100, 200, "step", {"step": 1})]})
     message = {"label": "", "group": "world", "from": 0, "to": 1, "tag": 0, "sent_bytes": 8}
 

@@ -67,7 +67,8 @@ class Checkout:
         return path.read_text().splitlines() if path.exists() else []
 
     def start(self, *words, ignored="", **variables):
-        """In a session of its own; it heeds all signals but those ignored, whatever we were started to ignore."""
+        """Starts a program in a session of its own; it heeds all signals but those ignored,
+        whatever we were started to ignore."""
         kept = {name: value for name, value in os.environ.items() if not OURS.match(name)}
         environment = {**kept, "PATH": f"{self.root}/bin:{os.environ['PATH']}", **variables}
         heed = [f"--ignore-signal={ignored}"] if ignored else ["--default-signal=INT,HUP"]
@@ -102,7 +103,8 @@ class Checkout:
             time.sleep(0.02)
 
     def processes(self):
-        """Of all processes that were started in this folder and are still there: process id and command line."""
+        """The processes that were started in this folder and are still there: process id and
+        command line."""
         found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -157,7 +159,8 @@ def spoil(report, place, value):
 
 
 def write_run(folder, place=(), value=None, lines=(), report=None):
-    """With this report or a right one, or what is spoilt in it, and these lines of metrics.jsonl."""
+    """Writes this report or a right one, or what is spoilt in it, and these lines of
+    metrics.jsonl."""
     spoil(report := report or made_report(), place, value)
     folder.mkdir(parents=True)
     (folder / "report.json").write_text(json.dumps(report))

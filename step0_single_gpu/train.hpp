@@ -4,18 +4,6 @@
 #include "common/train/trainer.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 
-namespace ladder {
-
-// An option that the chapter cuda_graphs has become: given to step 0, it names that program.
-struct MovedGraphs {
-  void declare(OptionTable& table) {
-    table.moved("--cuda-graphs",
-                "a program of its own trains with them: ./ladder train cuda_graphs");
-  }
-};
-
-}  // namespace ladder
-
 namespace ladder::step0 {
 
 // Trains as `options` say. Throws UsageError in a world of several ranks.
@@ -42,7 +30,7 @@ inline Trainer trainer() {
       .sends = sends,
       .working_bytes = working_bytes,
       .tries = [](const TrainOptions&, int world_size) { return Tries(world_size == 1 ? 1 : 0); },
-      .options = {.own = step_options<OracleOptions, MovedGraphs>()},
+      .options = {.own = step_options<OracleOptions>()},
   };
 }
 

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
-#include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
@@ -39,12 +38,6 @@ class Step0Test : public ::testing::Test {
   TempFolder folder_;
   TrainOptions options_;
 };
-
-TEST_F(Step0Test, NamesWhereOptionsHaveGone) {
-  expect_refused(step0::trainer(), {"--cuda-graphs", "true"},
-                 {"--cuda-graphs", "./ladder train cuda_graphs"});
-  expect_refused(step0::trainer(), {"--fold", "ranks-first"}, {"--fold", "--gradient-sum exact"});
-}
 
 TEST_F(Step0Test, LearnsOneBatchByHeart) {
   options_.data.overfit_one_batch = true;

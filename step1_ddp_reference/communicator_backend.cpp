@@ -22,7 +22,7 @@ class FinishedWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
  private:
-  // Whose streams a reader of the future must wait for.
+  // The GPUs whose streams a reader of the future must wait for.
   static std::vector<c10::Device> gpus_of(const std::vector<at::Tensor>& tensors) {
     if (tensors.empty() || !tensors.front().is_cuda()) return {};
     return {tensors.front().device()};

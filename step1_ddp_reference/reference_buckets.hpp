@@ -38,8 +38,9 @@ std::vector<std::vector<std::size_t>> assign_reference_buckets(
 // gradients.
 StateBytes reference_ddp_state_bytes(const TrainOptions& options);
 
-// On top of that, at most; of `num_replicas` this rank reads the token ids. libtorch's broadcast of
-// the parameters, before training, has a copy of 250 MiB of them, and the next one's.
+// The most that training holds on top of that; this rank reads the token ids of `num_replicas`.
+// libtorch's broadcast of the parameters, before training, has a copy of 250 MiB of them, and the
+// next one's.
 std::int64_t reference_ddp_working_bytes(const TrainOptions& options, int world_size,
                                          int num_replicas);
 

@@ -52,7 +52,8 @@ LossSum ReferenceDdp::wrap(LossSum loss_sum) {
     check(num_seen_ < num_microbatches_, where(), "arm() announced ", num_microbatches_,
           " microbatches, and this is one more");
     at::Tensor loss = loss_sum(microbatch);
-    // Until then the Reducer ignores its hooks: gradients accumulate, and nothing is sent.
+    // Until the last microbatch the Reducer ignores its hooks: gradients accumulate, and nothing is
+    // sent.
     if (++num_seen_ == num_microbatches_) reducer_->expect_backward();
     return loss;
   };

@@ -24,7 +24,7 @@ static_assert(std::is_constructible_v<
               "the c10d::Reducer of libtorch " TORCH_VERSION
               " does not take the arguments of versions 2.11 to 2.15, which step 1 passes");
 
-// In reverse: roughly the order in which backward finishes their gradients.
+// The leaves in reverse: roughly the order in which backward finishes their gradients.
 std::vector<NamedTensor> trainable_leaves(const FlatModel& model) {
   std::vector<NamedTensor> leaves;
   for (const NamedTensor& leaf : model.leaves()) {

@@ -33,7 +33,7 @@ std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
                                           std::int64_t position, int rank, int num_ranks,
                                           Tail tail);
 
-// The same rule in the form that BatchStream takes.
+// The rule in the form that BatchStream takes.
 DataShard data_shard(int rank, int num_ranks, Tail tail);
 
 // As the options deal a step's samples: by that rule, or in whole microbatches.

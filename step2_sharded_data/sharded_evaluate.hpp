@@ -17,8 +17,8 @@ namespace ladder {
 // asked to stop runs no further ones, and all return kStoppedLoss.
 double evaluate(const LossSum& loss_sum, const Microbatches& batches, Communicator& comm);
 
-// Its last part. `own`: the summed losses of this rank's microbatches, each [], in double. Returns
-// kStoppedLoss if any rank is stopped.
+// The last part of evaluate(). `own`: the summed losses of this rank's microbatches, each [], in
+// double. Returns kStoppedLoss if any rank is stopped.
 double mean_loss(const std::vector<at::Tensor>& own, bool is_stopped, const Microbatches& batches,
                  Communicator& comm);
 

@@ -40,7 +40,7 @@ struct Source {
   std::size_t shard = 0;  // which buffer
 };
 
-// By the stored names.
+// Where each tensor is, by its stored name.
 std::map<std::string, Source> sources_of(const ShardPlan& plan,
                                          const std::vector<NamedTensor>& shards) {
   std::map<std::string, Source> sources;

@@ -43,7 +43,7 @@ Tries tries(const TrainOptions& options, int world_size);
 
 // Four microbatches, so that stages have something to do at the same time.
 inline TrainOptions default_options() {
-  TrainOptions options = {.own = step_options<BucketOptions, PipelineOptions, MovedObjectives>()};
+  TrainOptions options = {.own = step_options<BucketOptions, PipelineOptions>()};
   options.data.num_microbatches = 4;
   return options;
 }

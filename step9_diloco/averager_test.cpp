@@ -40,7 +40,7 @@ at::Tensor averaged(const at::Tensor& own, Communicator& comm) {
 // Fewer values than workers, none divisible, slices of a block and a little more.
 constexpr std::int64_t kSizes[] = {0, 1, 2, 3, 5, 64, 255, 257, 1027, 3001};
 
-// On 1 to 4 threads, and on the ranks of this program, where a send waits for its receiver.
+// Runs on 1 to 4 threads, and on the ranks of this program, where a send waits for its receiver.
 void everywhere(const std::function<void(Communicator&)>& body) {
   World world = synchronous_world();
   body(world.comm());
@@ -183,7 +183,8 @@ TEST_ON_RANKS(CompressedAverages, WorkersPollAtTimesOfTheirOwn) {
 
 class ExactAverages : public RankTest {
  protected:
-  // On the ranks of this program, and on more threads than a quantum has room for without their number.
+  // Runs on the ranks of this program, and on more threads than a quantum has room for without
+  // their number.
   void on_many_workers(const std::function<void(Communicator&)>& body) {
     body(comm_);
     if (rank_ != 0) return;

@@ -81,7 +81,7 @@ class DilocoCostCard : public RankTest {
     return options;
   }
 
-  // Of the averages of a run whose transport wants ten polls for each of them.
+  // The share of a run's averages that are done early, if its transport wants ten polls for each.
   double share_done_early(std::int64_t sync_delay) const {
     // The averages are larger, the round's records are not.
     constexpr std::size_t kEagerBytes = 4096;

@@ -27,7 +27,7 @@ struct DilocoAction {
   bool operator==(const DilocoAction&) const = default;
 };
 
-// After inner step `inner_step`, counted from 1.
+// What is due after inner step `inner_step`, counted from 1.
 inline DilocoAction plan_diloco(const DilocoOptions& options, std::int64_t inner_step) {
   const std::int64_t length = steps_per_round(options);
   const std::int64_t in_round = (inner_step - 1) % length + 1;  // 1 to S

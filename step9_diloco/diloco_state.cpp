@@ -82,7 +82,7 @@ at::Tensor saved_average(const Diloco& diloco) {
   return saved;
 }
 
-// The other way round: `numel` elements of it as this round's pseudogradient, on the model's
+// Undoes saved_average(): `numel` elements of it as this round's pseudogradient, on the model's
 // device.
 at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel, at::Device device) {
   if (numel == 0) return {};

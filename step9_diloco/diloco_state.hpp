@@ -25,7 +25,7 @@ namespace ladder {
 // A worker has the model twice: its own copy, which it trains, and the global one, which is equal on
 // all workers.
 struct ModelCopy {
-  // With its initial values. `layout` is for a model of the options' precision.
+  // The model has its initial values. `layout` is for a model of the options' precision.
   ModelCopy(const TrainOptions& options, const FlatLayout& layout)
       : flat(layout), model(build_model(options, flat)), loss_sum(loss_of(model, kNextToken)) {}
   ModelCopy(const ModelCopy&) = delete;  // loss_sum refers to the model

@@ -49,14 +49,5 @@ TEST_F(DilocoProgram, AnAverageInFlightIsOfTheSameFragments) {
   }
 }
 
-TEST_F(DilocoProgram, NamesTheProgramOfWorkersThatMayDie) {
-  folder_.write("old.toml", "elastic = \"127.0.0.1:29400\"\n");
-  for (const char* const options :
-       {"--elastic 127.0.0.1:29400 --workers 3 --worker 1", "--elastic=h:1", "--worker 1",
-        "--workers 3", "--min-workers 2", "--join-timeout 1", "--round-timeout 1", "--patience 5",
-        "--elastic-key k", "--config old.toml"})
-    train(options, 2, {"./ladder train elastic --elastic HOST:PORT"});
-}
-
 }  // namespace
 }  // namespace ladder

@@ -15,7 +15,7 @@ namespace ladder {
 
 class RoundLog {
  public:
-  // Of an inner step on this worker: the mean loss over its units, and norms of its own gradient
+  // Adds an inner step on this worker: the mean loss over its units, and norms of its own gradient
   // and parameters.
   void add(const StepRecord& own) { steps_.push_back(own); }
 

@@ -55,7 +55,7 @@ inline Trainer trainer() {
       .holds_scratch = holds_scratch,
       .optimizer_work = optimizer_work,
       .tries = tries,
-      .options = {.own = step_options<DilocoOptions, MovedOptions>()},
+      .options = {.own = step_options<DilocoOptions>()},
   };
 }
 

@@ -36,7 +36,7 @@ class Cluster : public ProcessTest {
 };
 
 #ifdef LADDER_TORCHRUN
-// On a port that no other test uses at the same time.
+// The port is one that no other test uses at the same time.
 std::string torchrun_script() {
   return concat("env LADDER_TORCHRUN=", one_word(LADDER_TORCHRUN), " ",
                 one_word(LADDER_SOURCE "/scripts/cluster/torchrun.sh"),
@@ -122,7 +122,8 @@ TEST_F(Cluster, WhoIsKilledIsNamed) {
   }
 }
 
-// By a system that is out of memory, or an IDE. Ranks that lived on would hold the folder's lock.
+// A system that is out of memory may kill it, or an IDE. Ranks that lived on would hold the
+// folder's lock.
 TEST_F(Cluster, IfTheLauncherIsKilledTheRanksEnd) {
   run_until("step 3/", SIGKILL, over_hosts() + step4("--steps 1000000 --log-every 1 --out run"),
             128 + SIGKILL);

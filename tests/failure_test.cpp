@@ -55,15 +55,15 @@ class Failure : public ProcessTest {
                   rank_0, " : -n 1 -wdir ", one_word(folder_.path("b")), " ", rank_1);
   }
   std::string two_ranks(const std::string& of_both) const { return two_ranks(of_both, of_both); }
-  // Of one rank alone, in this folder.
+  // Runs one rank alone, in this folder.
   void run_alone(const char* folder, const std::string& options) const {
     const std::string in = concat("env -C ", one_word(folder_.path(folder)), " ");
     run(concat(in, trainer(kSteps[3]), kSmall, "--quiet --out run ", options));
   }
 };
 
-// Without data, which any step says alike; with fewer, and with as many samples and tokens of
-// another text.
+// A rank has no data, which any step says alike; or fewer; or as many samples and tokens of another
+// text.
 TEST_F(Failure, ARankThatThrowsOrReadsOtherData) {
   std::string reversed = read_text_file(folder_.path("a/text.txt"));
   std::reverse(reversed.begin(), reversed.end());
@@ -80,7 +80,7 @@ TEST_F(Failure, DifferentOptions) {
   for (const std::string& step : {kSteps[0], kSteps[3], kSteps[6]})
     run(two_ranks(training(step), training(step, "--lr 0.5")), 2,
         {"error: rank 1 was started with --lr 0.5, rank 0 with 0.001"});
-  // Those of a rank that checks its calls are compared before it does.
+  // The options of a rank that checks its calls are compared before it does.
   const std::string step4 = training(kSteps[3]);
   run(two_ranks(training(kSteps[3], "--check-collectives 9"), step4), 2,
       {"error: rank 1 was started with --check-collectives 0.0, rank 0 with 9.0"});

@@ -59,7 +59,7 @@ const std::vector<Case> kWaits = {
      {"rank 1", "sample 17 cannot be read",
       "rank 0 waits for rank 1 in call 2 of all ranks: " + kStep, "rank 1 has failed"}},
 };
-// Of the others, which wait for this rank in call 2.
+// The other ranks wait for this rank in call 2.
 Case late(const std::string& mistake, int rank, int last_call) {
   Case wanted = {mistake,
                  {" has waited for 2 s", concat("rank ", rank, " has called nothing since call ",

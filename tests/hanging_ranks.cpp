@@ -29,7 +29,7 @@ void be_late(int rank, Communicator& comm) {
 
 struct End {};  // thrown: this rank has done its work
 
-// Between two steps.
+// A mistake is made between two steps.
 using Mistake = void (*)(Communicator&);
 const std::map<std::string, Mistake> kMistakes = {
     {"missing_rank",
@@ -76,7 +76,7 @@ const std::map<std::string, Mistake> kMistakes = {
      }},
     {"late_rank_0", [](Communicator& comm) { be_late(0, comm); }},
     {"late_rank_2", [](Communicator& comm) { be_late(2, comm); }},
-    // In a call that rank 1 makes afterwards, so that then all ranks have made it.
+    // Rank 1 makes the call afterwards, so that then all ranks have made it.
     {"frozen_in_a_call",
      [](Communicator& comm) {
        std::signal(SIGALRM, [](int) { std::raise(SIGSTOP); });

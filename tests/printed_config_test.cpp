@@ -60,7 +60,7 @@ const std::vector<std::vector<const char*>> kCompanions = {
     {"--workers", "9", "--worker", "1"},
     {"--lr", "1e9"}};
 
-// With the first of the companions that lets the option have this value.
+// Gives the option with the first companion that lets it have this value.
 std::optional<CommandLine> print_config(const std::string& name, const std::string& value,
                                         const Trainer& trainer) {
   for (std::vector<const char*> arguments : kCompanions) {
@@ -105,24 +105,6 @@ TEST(PrintedConfig, ReadsBackToTheSameValues) {
       const bool is_fixed = trainer.step == "elastic" && fixed.contains(key);
       EXPECT_NE(is_changed, is_fixed) << key << ": no value was tried but its default";
     }
-  }
-}
-
-// On the command line, and in a file that step 8 printed when it had these options.
-TEST(MovedOptions, StepEightNamesTheChapterThatHasThem) {
-  const TempFolder folder;
-  const Json kept = to_json(parse_words(step8::trainer(), {}).options);
-  const Json all = to_json(parse_words(objectives::trainer(), {}).options);
-  EXPECT_EQ(all.size(), kept.size() + 12);
-  for (const auto& [key, value] : all.items()) {
-    if (kept.contains(key)) continue;
-    const std::string name = "--" + key, place = "./ladder train objectives";
-    const std::string file = folder.write("c.toml", concat(key, " = ", to_text(value), "\n"));
-    const auto refused = [&](const std::vector<const char*>& words) {
-      expect_refused(step8::trainer(), words, {name, place});
-    };
-    refused({name.c_str(), "1"});
-    refused({"--config", file.c_str()});
   }
 }
 

@@ -26,7 +26,8 @@ struct Use {
 
 class Resident : public ProcessTest, public ::testing::WithParamInterface<std::string> {
  protected:
-  // From the rank with most. SGD keeps no state, so unseen memory is a larger part of the total.
+  // Measures the rank with most. SGD keeps no state, so unseen memory is a larger part of the
+  // total.
   Use measure(const std::string& model) const {
     const std::string& step = GetParam();
     run(concat(step == "step0_single_gpu" ? "" : mpirun(2), trainer(step),

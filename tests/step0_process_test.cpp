@@ -24,7 +24,7 @@ const std::string kOptions =
 
 class Step0Process : public ProcessTest {
  protected:
-  // By default on a small text, named by a path with a space.
+  // The data are by default a small text, named by a path with a space.
   std::string training(const std::string& options) const {
     return concat(trainer("step0_single_gpu"), kOptions, "--data ", one_word(data_), " ", options);
   }
@@ -32,7 +32,7 @@ class Step0Process : public ProcessTest {
              const std::vector<std::string>& says = {}) const {
     run(training(options), exit_code, says);
   }
-  // In this folder, where a run that has begun goes on.
+  // The run is in this folder, and goes on if it has begun.
   static std::string with_out(const std::string& options, const std::string& out) {
     return concat(options, " --resume auto --out ", out);
   }
@@ -87,7 +87,7 @@ TEST_F(Step0Process, TheDefaultModelNeedsWhatTheLessonsSay) {
   run(plain + "--dry-run", 0, {"13484032 bytes", "keeps 17899520 bytes"});
 }
 
-// By its instructions, of which libtorch is told here that it has few. They choose again in a run
+// The CPU's instructions choose; libtorch is told here that it has few. They choose again in a run
 // that goes on, perhaps on another machine.
 TEST_F(Step0Process, TheCpuChoosesTheLibraryThatMultiplies) {
   const std::string few = "env ATEN_CPU_CAPABILITY=default ";
@@ -283,7 +283,7 @@ TEST_F(Step0Process, ARunFromOtherParametersResumesWithItsOwnCommand) {
               HasSubstr("starting from the parameters of start"));
   run(command, 0, {"resumed after step "});
   EXPECT_EQ(report_of("stopped")["param_hash"], report_of("whole")["param_hash"]);
-  // Not from its own checkpoints: they are what is resumed.
+  // A run does not start from its own checkpoints: they are what is resumed.
   train(with_out(options + "whole/checkpoints", "whole"), 1,
         {"--init-from whole/checkpoints", "--out whole"});
 }

@@ -14,7 +14,7 @@ const std::vector<std::string> kSteps = words(LADDER_STEPS);
 
 class Threads : public ProcessTest {
  protected:
-  // On a model that has a block for each of three stages.
+  // The model has a block for each of three stages.
   static std::string training(const std::string& step, const std::string& options) {
     return concat(trainer(step),
                   "--layers 3 --heads 2 --channels 20 --context 16 --micro-batch-size 2 ",

@@ -44,7 +44,7 @@ struct TraceArrow {
   std::uint64_t id = 0;
 };
 
-// Of one category, in order of time. What is held stays until the next moment.
+// A category's memory, in order of time. What is held stays until the next moment.
 struct TraceMemory {
   std::int64_t at_ns = 0, bytes = 0;
 };
@@ -56,7 +56,7 @@ struct RankTrace {
   TraceSlices spans_named(const std::string& name) const {
     return selected(spans, [&](const TraceSlice& slice) { return slice.name == name; });
   }
-  // Those whose label begins with this text.
+  // The operations whose label begins with this text.
   TraceSlices operations_for(const std::string& label) const {
     return selected(operations,
                     [&](const auto& of) { return of.text("label").starts_with(label); });
@@ -117,7 +117,7 @@ inline Trace read_trace(const std::string& path) {
   return trace;
 }
 
-// Of slices of one lane, sorted.
+// The slices are of one lane, and sorted.
 inline std::string find_crossings(const TraceSlices& slices, int rank) {
   std::string wrong;
   TraceSlices open;

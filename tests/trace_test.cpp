@@ -58,7 +58,7 @@ class TraceTest : public ProcessTest {
     return code;
   }
   static std::string traced_to(const std::string& file) { return " --trace " + one_word(file); }
-  // The same with --trace.
+  // Trains with --trace.
   Trace traced(const Trainer& trainer, const std::string& options,
                const std::string& ranks = kTwoRanks, int exit_code = kExitDone) {
     fs::remove(file_);

@@ -101,7 +101,7 @@ class Communicator {
   // Returns a new group of the ranks that pass the same color, ordered by key and then by old rank.
   // Collective over this group. A rank that passes a negative color joins no group and gets null.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
-  // The same where a rank's color follows from its number: every rank passes the same function. The
+  // Splits by a color that follows from a rank's number: every rank passes the same function. The
   // new group keeps the order of ranks.
   using ColorOfRank = std::function<int(int rank)>;
   virtual std::unique_ptr<Communicator> split_by(const ColorOfRank& color_of) {
@@ -112,7 +112,7 @@ class Communicator {
   // groups split from it and the groups from which it was split.
   virtual Traffic traffic() const = 0;
 
-  // From now on it is this optimizer step, which messages about calls name. Local.
+  // Calls from now on belong to this optimizer step, which messages about them name. Local.
   virtual void begin_step(std::int64_t /*step*/) {}
   // How long a simulated rank has waited so far, without time passing; nothing for a real one.
   virtual std::optional<double> simulated_wait_s() const { return std::nullopt; }

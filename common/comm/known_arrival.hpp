@@ -10,8 +10,9 @@ namespace ladder {
 class KnownArrival {
  public:
   virtual ~KnownArrival() = default;
-  // By this machine's steady clock. Call it after a test() that said true, or a wait(). 0: unknown,
-  // as of all but messages, whose parts other ranks add up whenever they ask.
+  // When the message arrived, by this machine's steady clock. Call it after a test() that said
+  // true, or a wait(). 0: unknown, as of all but messages, whose parts other ranks add up whenever
+  // they ask.
   virtual std::int64_t arrival_ns() const = 0;
 };
 

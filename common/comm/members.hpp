@@ -11,15 +11,15 @@
 
 namespace ladder {
 
-// Of the world itself: 0, 1, ….
+// The world's own members: 0, 1, ….
 inline std::vector<int> world_members(int size) {
   std::vector<int> members(static_cast<std::size_t>(size));
   std::iota(members.begin(), members.end(), 0);
   return members;
 }
 
-// Of a group in which this rank is `own` of the world's. Collective, blocking: each rank sends its
-// 8 bytes to all others.
+// The members of a group in which this rank is rank `own` of the world. Collective, blocking: each
+// rank sends its 8 bytes to all others.
 inline std::vector<int> members_of(Communicator& group, int own) {
   const at::Tensor all = at::empty({group.size()}, at::kLong);
   group.all_gather(at::full({1}, own, at::kLong), all)->wait();

@@ -28,7 +28,7 @@ struct Mesh {
   // Every rank is a replica: the data-parallel group is the world itself, and `stages` a group of
   // one with a meter of its own. Local.
   Mesh(Communicator& all_ranks);  // NOLINT(*-explicit-*)
-  // Of groups as above. Local.
+  // The groups are as above. Local.
   Mesh(Communicator& all_ranks, Communicator& data_parallel_group, Communicator& stage_group)
       : world(all_ranks), data_parallel(data_parallel_group), stages(stage_group) {}
 

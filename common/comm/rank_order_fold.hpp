@@ -32,7 +32,7 @@ ElementRange slice_of(std::int64_t numel, int num_slices, int index);
 void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byte* target,
                         c10::ScalarType dtype, std::int64_t numel);
 
-// By the const accessor, because most tensors of an operation are only read.
+// Reads the address by the const accessor, because most tensors of an operation are only read.
 std::byte* data_of(const at::Tensor& tensor);
 
 // A tensor in one slice for each rank, of which this rank is to add up its own: what every

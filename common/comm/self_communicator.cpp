@@ -5,8 +5,8 @@
 namespace ladder {
 namespace {
 
-// Not with copy_(), because no autograd version counter changes, as with the other transports:
-// variable_data() has one of its own. A shard may be its own piece of full.
+// Does not call copy_(), because no autograd version counter may change, as with the other
+// transports: variable_data() has one of its own. A shard may be its own piece of full.
 void copy_bytes(const at::Tensor& from, const at::Tensor& to) {
   if (from.const_data_ptr() == to.const_data_ptr()) return;
   to.variable_data().view({-1}).copy_(from.variable_data().view({-1}));

@@ -94,7 +94,7 @@ TEST_ON_RANKS(Tracing, BothEndsOfAMessageHaveItsNumber) {
   }
 }
 
-// On a simulated link, although both ends ask when it has long been there.
+// A simulated link says when, although both ends ask when the message has long been there.
 TEST_ON_RANKS(Tracing, AMessageEndsWhenItArrives) {
   if (size_ == 1) return;
   constexpr std::int64_t kLatencyNs = 20'000'000;
@@ -176,7 +176,7 @@ TEST_ON_RANKS(ClockOffset, IsNotAskedForOnOneMachine) {
   EXPECT_EQ(sent[CommOp::kSend].calls, 0);
 }
 
-// On machines of unknown names. Rank r's clock runs 1 + r/2 times as fast as rank 0's.
+// The machines have no known names. Rank r's clock runs 1 + r/2 times as fast as rank 0's.
 TEST_ON_RANKS(ClockOffset, IsALineWhereClocksDrift) {
   const auto own = [&](std::int64_t ns) { return ns + rank_ * (ns / 2 + kAhead_ns); };
   const auto compare = [&] {

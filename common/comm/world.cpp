@@ -85,7 +85,7 @@ struct World::Process {
     const int num_gpus = num_cuda_devices();
     check_usage(num_gpus > 0, "there is no GPU: ", cuda_problem());
     use_cuda_device(local_rank % num_gpus);
-    // Not by counting them: the launcher may show each rank only its own.
+    // Counting GPUs would not tell: the launcher may show each rank only its own.
     const std::vector<std::string> gpus = all_gather_text(current_gpu_id(), *comm);
     const bool has_own = std::set(gpus.begin(), gpus.end()).size() == gpus.size();
     const bool is_auto = asked == Transport::kAuto && !link.is_on();  // no link slows NCCL down

@@ -50,7 +50,7 @@ TEST_F(WorldTest, WithoutALauncherThereIsOneRank) {
   EXPECT_EQ(world.local_rank(), 0);
 }
 
-// Of the form NAME=VALUE ….
+// `text` has the form NAME=VALUE ….
 void set_variables(const std::string& text) {
   for (const std::string& set : words(text)) {
     const std::size_t mark = set.find('=');

@@ -27,7 +27,7 @@ using KnownJson = std::shared_ptr<const Json>;
 // levels or `most_members` keys in one object: Ladder writes no such file, and no file may keep a
 // reader busy for hours.
 Json parse_json(std::string_view text, const std::string& origin, std::size_t most_members = 1000);
-// The same with 100 levels, and any number of keys.
+// Parses like parse_json(), with 100 levels and any number of keys.
 SortedJson parse_sorted_json(std::string_view text, const std::string& origin);
 
 // Returns the member `name`, a count: a whole number from 0 to 2^53. Throws CheckError with

@@ -26,7 +26,7 @@ class KeptBlocks {
   // Frees a block that is no longer kept.
   explicit KeptBlocks(void (*free)(void* block)) : free_(free) {}
 
-  // One of this size that is no longer kept, the one freed last; null if there is none.
+  // Takes out the block of this size that came last; null if there is none.
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(blocks_.rbegin(), blocks_.rend(),

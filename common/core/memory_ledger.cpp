@@ -112,7 +112,7 @@ class CountingAllocator final : public c10::Allocator {
 
   void set_cap(std::int64_t bytes) { cap_ = bytes; }
 
-  // Of memory that allocate() has given out.
+  // `data` is memory that allocate() has given out.
   static Header header_of(const void* data) {
     Header header;
     std::memcpy(&header, static_cast<const char*>(data) - kHeaderBytes, sizeof header);
@@ -226,7 +226,7 @@ void count_gpu_memory() {
   });
 }
 
-// Of the current GPU alone: a cap on another would make a CUDA context there, which takes 500 MB.
+// Caps the current GPU alone: a cap on another would make a CUDA context there, which takes 500 MB.
 // Beyond the fraction, libtorch's own error says what was asked for and what is there.
 void cap_gpu_memory(std::int64_t bytes) {
   const c10::DeviceIndex device = c10::cuda::current_device();

@@ -45,7 +45,7 @@ struct MemoryReading {
   std::int64_t live(MemoryCategory category) const {
     return live_bytes[static_cast<std::size_t>(category)];
   }
-  // Not recorded for kOther, whose names are counted separately.
+  // No peak is recorded for kOther, whose names are counted separately.
   std::int64_t peak(MemoryCategory category) const {
     return peak_bytes_by_category[static_cast<std::size_t>(category)];
   }

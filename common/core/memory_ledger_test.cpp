@@ -150,7 +150,7 @@ TEST_F(MemoryLedgerTest, LargeBlocksAreUsedAgain) {
   EXPECT_EQ(b.const_data_ptr(), second);
 }
 
-// Those that have been kept longest go first.
+// The blocks that have been kept longest go first.
 TEST(KeptBlocks, KeepNoMoreThanTheyMay) {
   static std::vector<void*> freed;
   KeptBlocks kept([](void* block) { freed.push_back(block); });

@@ -33,7 +33,7 @@ struct Precision {
   bool has_16_bit_params() const { return is_16_bit(params); }
   std::int64_t param_bytes() const { return bytes_of(params); }
   std::int64_t grad_bytes() const { return bytes_of(grads); }
-  // Of the narrowest of the three: what alignment is counted in.
+  // The bytes of the narrower type, in which alignment is counted.
   std::int64_t narrowest_bytes() const {
     return param_bytes() < grad_bytes() ? param_bytes() : grad_bytes();
   }

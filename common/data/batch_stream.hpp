@@ -72,7 +72,7 @@ class BatchStream {
   // not advance, so all steps get the same ones. Throws CheckError if even a whole epoch has no
   // samples for this reader.
   Microbatches next();
-  // The same for a single microbatch, for steps that are put together one by one.
+  // Like next(), but a single microbatch, for steps that are put together one by one.
   Microbatch next_microbatch();
   bool is_epoch_over() const;  // the next microbatch then comes from the next epoch
 

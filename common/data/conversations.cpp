@@ -8,7 +8,8 @@
 namespace ladder {
 namespace {
 
-// Of a message: what a model is shown, or says, besides `content`, and whether that is a good answer.
+// Members of a message besides `content`: what a model is shown, or says, and whether that is a
+// good answer.
 constexpr const char* kOfMessage[] = {
     "name",     "refusal",  "prefix",    "reasoning_content", "reasoning",
     "thinking", "channel",  "recipient", "tool_calls",        "function_call",

@@ -72,7 +72,7 @@ struct StoredSamples {
     const auto begin = std::ranges::lower_bound(text.starts, k * context);
     return std::ranges::lower_bound(begin, text.starts.end(), (k + 1) * context) - begin;
   }
-  // Of documents, conversations and pairs: that lose something in a row.
+  // How many documents, conversations or pairs lose something in a row.
   std::int64_t num_cut() const {
     std::int64_t num_cut = 0;
     for (std::int64_t k = 0; k < num_samples(); ++k) {
@@ -172,7 +172,8 @@ StoredSamples open_samples(const std::string& option, const std::string& source,
   return samples;
 }
 
-// Its position in a row that is not cut: the smallest context that shows a target.
+// The position of the first target in a row that is not cut: the smallest context that shows a
+// target.
 std::int64_t first_target(const RowTokens& whole) {
   std::int64_t first = 0;
   whole.for_each([&](std::int64_t, std::int64_t position, bool is_target) {

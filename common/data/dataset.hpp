@@ -2,9 +2,9 @@
 //
 // Rows::kWindows: sample k is tokens [k·T, k·T + T) of the whole data; its targets are shifted by
 // one token. Rows::kDocuments: sample k is document k, cut to T + 1 tokens and padded to T; padding
-// has no target. Rows::kChat: sample k is conversation k likewise; see conversations.hpp.
-// Rows::kPairs: sample k is preference pair k, which has two rows; see
-// preference_pairs.hpp for what is in them and how they are cut.
+// has no target. Rows::kChat: sample k is conversation k, cut and padded so; see conversations.hpp.
+// Rows::kPairs: sample k is preference pair k, which has two rows; see preference_pairs.hpp for
+// what is in them and how they are cut.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class Dataset {
   // 0 if the data does not mark where they begin. A preference pair counts as one.
   std::int64_t num_documents() const;
   std::int64_t vocab_size() const;
-  // Its name, or "token file" if nobody says whose tokens they are. It is stored in checkpoints,
-  // which are valid for no other.
+  // The tokenizer's name, or "token file" if nobody says whose tokens they are. It is stored in
+  // checkpoints, which are valid for no other.
   std::string tokenizer() const;
   std::string description() const;  // one line for the log: name, documents, tokens, samples
   // Members of the file's lines that say nothing here: "id", or "messages[].timestamp" of messages.
@@ -50,7 +50,8 @@ class Dataset {
   // Reads these B samples as a microbatch [B, T], sample by sample. Of preference pairs it has 2B
   // rows: the chosen answers of all pairs, then the rejected ones in the same order.
   Microbatch read(std::span<const std::int64_t> indices) const;
-  // Of the first num_samples samples; zeros if it is not known what the tokens stand for.
+  // The text of the targets of the first num_samples samples; zeros if it is not known what the
+  // tokens stand for.
   TargetText text_of_targets(std::int64_t num_samples) const;
   std::int64_t bytes_read() const;   // of stored tokens, read by read() so far
   std::int64_t token_bytes() const;  // of one as it is stored
@@ -59,8 +60,8 @@ class Dataset {
   // hash of all tokens, where documents or the parts of pairs begin, the context, and the kind of
   // rows. Not of the file's name, the batch size or the order. Reads all of the data.
   std::string content_hash() const;
-  // Of the tokens and where documents or the parts of pairs begin alone: of what was read, however
-  // it is cut. The first call reads all of the data.
+  // The hash of the tokens and of where documents or the parts of pairs begin alone: of what was
+  // read, however it is cut. The first call reads all of the data.
   const std::string& source_hash() const;
 
   ~Dataset();

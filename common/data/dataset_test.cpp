@@ -116,7 +116,7 @@ TEST_F(DatasetTest, WhatHasNothingToPredictIsRefusedAtTheStart) {
   expect_refused<CheckError>(rows, "each of its 2 documents is empty", "a.jsonl:2");
   rows.source = folder_.write("b.jsonl", nothing + something);
   EXPECT_EQ(read(Dataset::open_training(rows), {0}).num_targets, 0);
-  // Of validation data, only what an evaluation reads.
+  // Only what an evaluation reads of validation data is looked at.
   rows.validation_source = rows.source;
   rows.validation_samples = 1;
   expect_throws<CheckError>([&] { Dataset::open_validation(rows); }, {"--val-data", "b.jsonl:1"});

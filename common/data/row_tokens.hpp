@@ -17,8 +17,8 @@ namespace ladder {
 struct TokenizedText {
   TokenList tokens;
   std::vector<std::int64_t> starts = {};  // where each of them begins
-  // Where their parts end, which conversations.hpp and preference_pairs.hpp name; documents have
-  // none. And for each conversation, where its parts begin in this list.
+  // Where the parts of each end, which conversations.hpp and preference_pairs.hpp name; documents
+  // have none. And for each conversation, where its parts begin in this list.
   std::vector<std::int64_t> part_ends = {}, first_parts = {};
   std::set<std::string> ignored = {};  // names of members of the file that say nothing here
 

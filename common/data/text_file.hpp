@@ -60,7 +60,7 @@ class JsonlObject {
   // The member's text, or nothing if there is no such member. Throws CheckError if it is not a
   // string.
   std::optional<std::string> text(const std::string& name) const;
-  // The same, of a member that must be there; `hint` follows in the message if it is not.
+  // Like text(), for a member that must be there; `hint` follows in the message if it is not.
   std::string required(const std::string& name, const char* hint = "") const;
   // The member's objects, or nothing if there is no such member. Throws CheckError if it is not a
   // list of objects.
@@ -68,10 +68,11 @@ class JsonlObject {
   bool has(const std::string& name) const;
   // The member `weight`, or nothing if there is none or null. Throws CheckError if it is not 0 or 1.
   std::optional<int> weight() const;
-  // Of the members that are not in `read`: throws CheckError if one would change what is learned, if
-  // it were read, and adds the names of the others to `ignored`. Would change it: one of `learned_by`
-  // in any spelling (toolCalls), unless it is null or empty; and what by its name says how much counts (a word of it is "weight",
-  // "loss", "mask", "train", …), unless it asks for nothing, which is also true or 1 if it is no mask.
+  // Looks at the members that are not in `read`: throws CheckError if one would change what is
+  // learned, if it were read, and adds the names of the others to `ignored`. What would change it
+  // is one of `learned_by` in any spelling (toolCalls), unless it is null or empty; and what by its
+  // name says how much counts (a word of it is "weight", "loss", "mask", "train", …), unless it
+  // asks for nothing, which is also true or 1 if it is no mask.
   void account_for(std::span<const char* const> read, std::span<const char* const> learned_by,
                    std::set<std::string>& ignored) const;
   const std::string& place() const { return place_; }  // file:line, and where in the line
@@ -94,7 +95,7 @@ std::string place_of_object(const std::string& path, std::int64_t number);
 // The text's tokens and one end of text, which may be written in the text already.
 void append_ended(std::string_view text, Tokenizer& tokenizer, TokenList& tokens);
 
-// With the same tokenizer as the documents before.
+// `tokenizer` is that of the documents before.
 void append_document(std::string_view document, Tokenizer& tokenizer, TokenizedText& text);
 
 // Reads a .txt file as one document, whatever bytes it contains. Throws CheckError if it is empty,

@@ -23,10 +23,10 @@ enum class AttentionPath {
   kWrittenOut,  // two products and a softmax, as on paper
 };
 
-// On this machine's CPU: which 16-bit instructions it has decides.
+// The path on this machine's CPU, whose 16-bit instructions decide.
 AttentionPath attention_path(at::ScalarType type);
 
-// On a GPU, or on any CPU: nothing depends on this machine.
+// All paths that a GPU, or any CPU, may take: nothing depends on this machine.
 std::vector<AttentionPath> attention_paths(at::ScalarType type, at::Device device);
 
 // softmax(q kᵀ/√d) v of each head over earlier positions. q is [B, T, H, d], k and v are
@@ -37,7 +37,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 // The bytes per token that it saves for backward, apart from its result. `options` has kv_heads.
 std::int64_t saved_bytes_of_attention(const ModelOptions& options, AttentionPath path);
 
-// At most, per token, on top of that while its backward computes: two gradients of all
+// The most bytes per token that its backward adds to that while it computes: two gradients of all
 // probabilities where it is written out; elsewhere a few of queries, keys and values.
 std::int64_t working_bytes_of_attention(const ModelOptions& options, AttentionPath path);
 

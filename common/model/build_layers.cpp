@@ -51,8 +51,9 @@ std::int64_t saved_bytes_of_head(const Family& family, AttentionPath path) {
          (path == AttentionPath::kOnGpu ? e * ((V + 63) / 64 * 64) + 8 : 4 * V);
 }
 
-// Of the gradient of the logits, beside what the loss has saved; then of its product. oneDNN copies
-// what it transposes, and 16-bit numbers are widened for a CPU that cannot multiply them.
+// First the gradient of the logits is there, beside what the loss has saved; then its product.
+// oneDNN copies what it transposes, and 16-bit numbers are widened for a CPU that cannot multiply
+// them.
 double working_bytes_of_head(const ModelOptions& options, double tokens, at::Device device) {
   const auto V = static_cast<double>(options.vocab_size), C = static_cast<double>(options.channels);
   const bool is_narrow = options.precision.has_16_bit_params(), is_gpu = device.is_cuda();

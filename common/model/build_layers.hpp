@@ -45,7 +45,7 @@ struct LayerActivations {
   double working = 0;  // on top, while it computes: gradients, one of a weight among them, copies
 };
 
-// Of each layer: the embedding, the blocks, and the head with the summed loss.
+// The activations of each layer: the embedding, the blocks, and the head with the summed loss.
 std::vector<LayerActivations> layer_activations(const ModelOptions& options, double num_rows,
                                                 at::Device device, int num_threads);
 
@@ -56,15 +56,15 @@ double most_activation_bytes(const std::vector<LayerActivations>& layers);
 // matrices only; attention over the whole context, the causal half counted in full. A lookup counts
 // as 0.
 std::vector<std::int64_t> forward_flops(const ModelOptions& options);
-// Of forward and backward of all layers: backward multiplies each matrix twice (PaLM, arXiv
+// What forward and backward of all layers take: backward multiplies each matrix twice (PaLM, arXiv
 // 2204.02311, appendix B).
 std::int64_t training_flops(const ModelOptions& options);
 
 // Throws UsageError naming the option if the shape is impossible.
 void validate(const ModelOptions& options);
 
-// The same shape with its family's numbers where kv_heads or mlp_channels is 0. Throws UsageError
-// as validate() does.
+// The shape, with its family's numbers where kv_heads or mlp_channels is 0. Throws UsageError as
+// validate() does.
 ModelOptions completed(const ModelOptions& options);
 
 }  // namespace ladder

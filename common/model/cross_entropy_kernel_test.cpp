@@ -100,7 +100,8 @@ TEST(CrossEntropyKernel, TakesNoRows) {
   EXPECT_EQ(nothing.gradient.numel(), 0);
 }
 
-// The same bits in every run, whichever rows are next to a row, and wherever in memory it begins.
+// A row has the same bits in every run, whichever rows are next to it, and wherever in memory it
+// begins.
 TEST(CrossEntropyKernel, BitsAreThoseOfTheRow) {
   at::manual_seed(7);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {

@@ -45,7 +45,8 @@ class ParameterMaker {
   const ModelOptions& options_;
 };
 
-// Of the projections back into the residual stream, which add up over 2L of them.
+// The standard deviation of the projections back into the residual stream, which add up over 2L of
+// them.
 double residual_std(const ModelOptions& options);
 
 class ConfigReader;
@@ -100,16 +101,16 @@ class Family {
   const ModelOptions& options() const { return options_; }
   const FamilyTraits& traits() const { return traits_; }
 
-  // From tokens [B, T] int64 to [B, T, C]. The token embedding [V, C] is the unit's first tensor.
+  // Maps tokens [B, T] int64 to [B, T, C]. The token embedding [V, C] is the unit's first tensor.
   virtual Layer embedding(const ParameterMaker& make) const = 0;
   virtual Layer block(const ParameterMaker& make, std::int64_t index) const = 0;
   // What stands between the last block and the head's product, from [B, T, C] to [B, T, C].
   virtual Layer final_norm(const ParameterMaker& make) const = 0;
 
   std::int64_t saved_bytes_of_block(AttentionPath path) const;  // until backward
-  std::int64_t saved_bytes_of_norm() const;                     // likewise
-  // On top of that, at most, while a block's backward computes: gradients of activations, and what
-  // products copy. Without gradients of weights.
+  std::int64_t saved_bytes_of_norm() const;                     // until backward
+  // The most bytes that a block's backward adds to that while it computes: gradients of
+  // activations, and what products copy. Without gradients of weights.
   virtual std::int64_t working_bytes_of_block(AttentionPath path) const = 0;
   std::int64_t largest_matrix_of_block() const;  // elements, not per token
   std::int64_t flops_of_block() const;           // of its forward

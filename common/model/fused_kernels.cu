@@ -217,7 +217,7 @@ constexpr int rows_of_part(std::int64_t num_columns) {
   return num_columns <= kSumThreads * kVector ? 16 : 48;
 }
 
-// Of dy; or, through the GELU, of dx = dy · slope(x + bias), which it also writes. With 8 blocks at
+// Sums dy; or, through the GELU, dx = dy · slope(x + bias), which it also writes. With 8 blocks at
 // once on a multiprocessor, which limits the registers, enough numbers are on their way.
 template <class Number, bool kThroughGelu>
 __global__ void __launch_bounds__(kSumThreads, /*minBlocksPerMultiprocessor=*/8)

@@ -21,7 +21,7 @@ struct RotaryPositions::Table {
   double theta;
   at::Tensor cos = {}, sin = {};  // [context, 1, d/2], on the device of the first call
 
-  // In fp32, by the operators that Hugging Face's Llama calls.
+  // Makes the table in fp32, by the operators that Hugging Face's Llama calls.
   void make(at::Device device) {
     const MemoryScope scope(MemoryCategory::kOther, "rotary positions");
     const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat).device(device);

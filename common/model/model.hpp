@@ -36,8 +36,8 @@ struct Model {
   std::vector<NamedTensor> leaves() const;            // of the units, in their order
 };
 
-// In a trace: the layer's backward begins when the gradient of its output is there, and ends when the
-// next mark begins.
+// Marks the layer's backward in a trace: it begins when the gradient of its output is there, and
+// ends when the next mark begins.
 void mark_backward(const at::Tensor& output, const Layer& layer);
 
 // Called with each unit as soon as its tensors hold their initial values, before the next unit is

@@ -91,7 +91,7 @@ struct Product : torch::autograd::Function<Product> {
 
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
     const variable_list saved = context->get_saved_variables();
-    // Without the graph that it comes from, which a deferred half would keep alive, with the
+    // x without the graph that it comes from, which a deferred half would keep alive, with the
     // chunk's input and the gradient of that.
     const at::Tensor x = saved[0].detach();
     const at::Tensor &weight = saved[1], &dy = outputs[0];
@@ -161,8 +161,8 @@ struct NarrowLayerNorm : torch::autograd::Function<NarrowLayerNorm> {
   }
 };
 
-// Likewise an embedding: a frequent token's gradient is a long sum. On a GPU, too, ATen adds up in
-// 16 bits as long as there are no more than 3072 tokens.
+// An embedding whose 16-bit gradient is rounded once: a frequent token's is a long sum. On a GPU,
+// too, ATen adds up in 16 bits as long as there are no more than 3072 tokens.
 struct NarrowLookUp : torch::autograd::Function<NarrowLookUp> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& weight,
                             const at::Tensor& tokens) {

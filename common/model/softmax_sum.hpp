@@ -20,7 +20,7 @@ struct SoftmaxSum {
   float max;  // of the numbers so far
   float sum;  // Σ exp(number − max)
 
-  // Before the first number. Its maximum is finite because -inf − -inf is NaN.
+  // The sum before the first number. Its maximum is finite because -inf − -inf is NaN.
   C10_HOST_DEVICE static SoftmaxSum of_nothing() {
     return {std::numeric_limits<float>::lowest(), 0.0F};
   }

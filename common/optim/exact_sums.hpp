@@ -39,7 +39,7 @@ enum class SumMode { kOrdered, kExact };
 // other, "quanta".
 class ExactSums {
  public:
-  // Of so many microbatches on all ranks together, at most. 0: off; sums are ordered.
+  // Sums have at most so many microbatches, on all ranks together. 0: off; sums are ordered.
   explicit ExactSums(std::int64_t num_microbatches = 0) : num_microbatches_(num_microbatches) {}
   bool is_on() const { return num_microbatches_ > 0; }
   void turn_off() { num_microbatches_ = 0; }  // step 9 rounds its averages instead

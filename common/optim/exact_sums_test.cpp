@@ -15,7 +15,7 @@
 namespace ladder {
 namespace {
 
-// Of a model with these units, each of one tensor, "t0", "t1", ….
+// The layout of a model with these units, each of one tensor, "t0", "t1", ….
 FlatLayout layout_of(const std::vector<std::int64_t>& numels) {
   std::vector<Unit> units;
   for (const std::int64_t numel : numels)
@@ -31,12 +31,12 @@ ExactSums sums_over(const FlatLayout& layout, std::int64_t num_microbatches,
   return sums;
 }
 
-// Of a copy: what nobody else has is rounded in place.
+// Rounds a copy: what nobody else has is rounded in place.
 at::Tensor rounded_by(const ExactSums& sums, const std::string& name, const at::Tensor& summand) {
   return sums.round(name, summand.clone());
 }
 
-// Of a norm of 1 and 3 microbatches: 2^21 quanta of 2^-18.
+// A norm of 1 and 3 microbatches give 2^21 quanta of 2^-18.
 TEST(ExactSums, ASummandBeyondItsShareOfTheRangeIsInfinite) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   ExactSums sums = sums_over(layout_of({1}), 3, {1});

@@ -29,7 +29,8 @@ struct LossScaleOptions {
 // What a checkpoint stores of it.
 struct LossScaleState {
   double scale = 1;
-  // In a row, since the scale was last doubled or halved, or at 2^30 would have been doubled.
+  // Good steps in a row, since the scale was last doubled or halved, or at 2^30 would have been
+  // doubled.
   std::int64_t good_steps = 0;
   std::int64_t skipped_steps = 0;  // since the start of training
   bool operator==(const LossScaleState&) const = default;

@@ -54,7 +54,7 @@ struct NarrowSubject {
   FlatGradients grads{model};
 };
 
-// Without the padding, which differs.
+// The values without the padding, which differs.
 at::Tensor values_of(const FlatLayout& layout, const at::Tensor& flat) {
   std::vector<at::Tensor> parts;
   for (const NamedTensor& view : named_views(layout, flat)) parts.push_back(view.tensor.flatten());

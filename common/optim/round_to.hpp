@@ -15,7 +15,8 @@ C10_HOST_DEVICE inline float round_within(float quantum, float x) {
   return (x + shift) - shift;
 }
 
-// The same for |x| <= most, which is at most 2^22 quanta; beyond, +infinity, or NaN if x is not finite.
+// Rounds x if |x| <= most, which is at most 2^22 quanta; beyond, it becomes +infinity, or NaN if x
+// is not finite.
 C10_HOST_DEVICE inline float round_to(float quantum, float most, float x) {
   if (std::abs(x) <= most) return round_within(quantum, x);
   return std::numeric_limits<float>::infinity() + (x - x);

@@ -38,7 +38,7 @@ std::uint64_t seed_of_rank_0(Communicator& comm) {
 Draw::Draw(Communicator& comm)
     : rank_(comm.rank()), seed_(seed_of_rank_0(comm)), generator_(seed_) {}
 
-// Not std::uniform_int_distribution, whose numbers depend on the library.
+// std::uniform_int_distribution would not do: its numbers depend on the library.
 std::int64_t Draw::number(std::int64_t least, std::int64_t most) {
   return least +
          static_cast<std::int64_t>(generator_() % static_cast<std::uint64_t>(most - least + 1));

@@ -31,8 +31,8 @@ namespace ladder {
 class Examination {
  public:
   explicit Examination(Communicator& comm) : comm_(comm) {}
-  // Of one of several files. part: "part 1"; every fault begins with it, and with what is examined.
-  // After a fault, nothing more is examined.
+  // Examines one of several files. part: "part 1"; every fault begins with it, and with what is
+  // examined. After a fault, nothing more is examined.
   Examination(Communicator& comm, std::string part, std::string file)
       : comm_(comm), part_(std::move(part)), file_(std::move(file)) {}
 
@@ -54,7 +54,7 @@ class Examination {
     set_current_check("");
   }
 
-  // The same for a method of the class that is derived from this.
+  // Examines by a method of the class that is derived from this.
   template <class Checks>
   void examine(const std::string& what, void (Checks::*part)()) {
     examine(what, [&](Communicator&) { (static_cast<Checks&>(*this).*part)(); });
@@ -64,13 +64,13 @@ class Examination {
     examine<Watch>(what, [&](Watch& comm) { (static_cast<Checks&>(*this).*part)(comm); });
   }
 
-  // The same, but nothing after a fault.
+  // Examines nothing after a fault.
   template <class Part>
   void examine_next(const std::string& what, Part part) {
     if (faults_.empty()) examine(what, part);
   }
 
-  // From here on, of an examination without parts.
+  // Every fault from here on begins so; for an examination without parts.
   void begin_faults_with(const std::string& text) { beginning_ = text; }
   // For use inside a check, on any rank.
   void fault(const std::string& what);
@@ -114,7 +114,7 @@ class Examination {
   const std::string part_, file_;
 };
 
-// Of examinations by groups of some of the ranks, which may differ: what the first rank has found
+// Joins the faults of groups of some of the ranks, which may differ: what the first rank has found
 // whose group has found anything, on every rank. Collective over `comm`, the group of all.
 std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, Communicator& comm);
 

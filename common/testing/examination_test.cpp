@@ -158,7 +158,7 @@ TEST_F(ExaminationTest, TypesThatDoNotFitAreExplained) {
                         HasSubstr("one in fp32"), HasSubstr("libtorch"))));
 }
 
-// Of libraries, which say little: first what it usually means.
+// Libraries say little: what it usually means comes first.
 TEST_F(ExaminationTest, WhatLibrariesThrowBecomesASentence) {
   const std::map<std::string, std::int64_t> empty;
   const auto minus_one = static_cast<std::size_t>(-1);

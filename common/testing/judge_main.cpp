@@ -20,7 +20,7 @@ namespace {
 // answer runs.
 class Verdict {
  public:
-  // Of rank 0; the others have none.
+  // Only rank 0 has one.
   Verdict(int argc, char** argv) {
     if (argc != 3 || std::string_view(argv[1]) != "--verdict" || launched_rank() != 0) return;
     file_ = argv[2];

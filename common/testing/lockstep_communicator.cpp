@@ -24,7 +24,7 @@ void LockstepCommunicator::agree(const std::string& intent) {
   if (!disagreement_.empty()) throw Disagreement(disagreement_);
   const MemoryScope scope(MemoryCategory::kOther, "agreements");  // none of the answer's
   const std::vector<std::string> intents = all_gather_text(intent, agreements_);
-  // By theory: what is on its way meanwhile belongs to the answer.
+  // Counted by theory, because what is on its way meanwhile belongs to the answer.
   std::size_t longest = 0;
   for (const std::string& other : intents) longest = std::max(longest, other.size());
   of_agreements_ += all_gather_traffic(size(), sizeof(std::int64_t), size(), rank());

@@ -30,7 +30,7 @@ class LockstepCommunicator : public ForwardingCommunicator {
   LockstepCommunicator(Communicator& inner, Communicator& agreements)
       : ForwardingCommunicator(inner), agreements_(agreements) {}
 
-  // Without what the agreements send.
+  // What the answer sends, without the agreements.
   Traffic traffic() const override;
 
   // What this rank has asked for: "all_reduce of 12 elements", ….

@@ -11,7 +11,7 @@ namespace ladder {
 
 using OperatorCalls = std::map<std::string, int>;  // by the operator's name
 
-// Those of this thread while `body` runs.
+// The calls of this thread while `body` runs.
 template <class Body>
 OperatorCalls operator_calls_of(const Body& body) {
   static thread_local OperatorCalls* calls;

@@ -21,8 +21,8 @@ namespace ladder {
 class ProcessTest : public ::testing::Test {
  protected:
 #ifdef LADDER_BUILD
-  // By its path, because this build need not be build/release. `step`: the folder of a step or
-  // chapter.
+  // The trainer's path, because this build need not be build/release. `step`: the folder of a step
+  // or chapter.
   static std::string trainer(const std::string& step) {
     const std::string name = std::filesystem::path(step).filename();
     return one_word(concat(LADDER_BUILD, "/", step, "/", name)) + " ";
@@ -63,7 +63,7 @@ class ProcessTest : public ::testing::Test {
                   wanted);
   }
 #endif
-  // The same for one that gets this signal once it has said that.
+  // Runs a command that gets this signal once it has said that.
   std::string run_until(const std::string& said, int signal, const std::string& command,
                         int exit_code) const {
     Program program = start(command);

@@ -49,7 +49,7 @@ class RecordingCommunicator : public LockstepCommunicator {
 
   const Recording& recording() const { return *recording_; }
   void forget() { *recording_ = {}; }
-  // From here on.
+  // Messages and collectives from here on go through it.
   void set_network(Network network) { network_ = network; }
   void finish();
 

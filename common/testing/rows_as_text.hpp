@@ -28,7 +28,7 @@ inline std::vector<std::string> rows_as_text(const at::Tensor& rows, const Token
   return lines;
 }
 
-// Of byte tokens: '.' is the end of a text, '_' padding.
+// Rows of byte tokens: '.' is the end of a text, '_' padding.
 inline std::vector<std::string> rows_as_text(const at::Tensor& rows) {
   return rows_as_text(rows, ByteTokenizer(),
                       {{ByteTokenizer::kEndOfText, '.'}, {ByteTokenizer::kPadding, '_'}});

@@ -18,7 +18,8 @@ ModelBuilder model_builder(const TrainOptions& options);
 // elements. Allocates no tensor.
 FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1);
 
-// The same for a part of the model: these layers of its list, in ascending order (build_layers.hpp).
+// The layout of a part of the model: these layers of its list, in ascending order
+// (build_layers.hpp).
 FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers);
 
 // The same options for a model that is all fp32.

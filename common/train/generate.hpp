@@ -20,7 +20,7 @@ namespace ladder {
 std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& forward,
                      const TrainOptions& options, std::int64_t max_tokens = 400);
 
-// The same for any model that has forward(tokens).
+// Generates with any model that has forward(tokens).
 template <class AnyModel>
 std::string generate(AnyModel& model, const TrainOptions& options) {
   return generate([&model](const at::Tensor& tokens) { return model.forward(tokens); }, options);

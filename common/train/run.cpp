@@ -23,8 +23,8 @@ namespace {
 constexpr const char* kQuantaFile = "quanta.safetensors";
 
 // The options that affect the computation and differ from those of the run that wrote a checkpoint:
-// the run then continues, but not as the old one would have. Likewise the data, whose files may
-// hold something else by now.
+// the run then continues, but not as the old one would have. The data is among them, as its files
+// may hold something else by now.
 std::string describe_changes(const LoadedCheckpoint& saved, const TrainOptions& options,
                              const Json& data) {
   std::set<std::string> harmless = options_that_change_no_bits(options);

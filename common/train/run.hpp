@@ -109,7 +109,7 @@ class Run {
   // ends on all ranks, before anything is saved. A checkpoint is good once the step after it was
   // finite: until then, the good ones before it stay. If that step was not, it is set aside.
   void record(const StepRecord& record);
-  // The same in two parts, for ranks that tell each other only every few steps what has happened:
+  // record() in two parts, for ranks that tell each other only every few steps what has happened:
   // end_step() after each step, and then the records of all that have ended since, oldest first.
   // Only the last one may ask to stop.
   void end_step();

@@ -25,7 +25,7 @@ bool holds_a_run(const fs::path& folder) {
          fs::exists(folder / "checkpoints");
 }
 
-// Of a log, without what a kill has left half written.
+// The lines of a log, without what a kill has left half written.
 std::string lines_up_to(std::int64_t step, const fs::path& log) {
   std::string kept;
   std::istringstream lines(read_text_file(log));

@@ -240,7 +240,7 @@ TEST_F(RunTest, AnOlderCheckpointIsContinuedElsewhereAndLosesNothing) {
   EXPECT_TRUE(fs::exists(older / "state.json"));
 }
 
-// And the last one besides, since no step has shown yet that it is good.
+// The last checkpoint is kept besides, since no step has shown yet that it is good.
 TEST_F(RunTest, KeepsTheNewestGoodCheckpoints) {
   options_.output.save_every = 1;
   options_.output.keep = 2;

@@ -38,7 +38,7 @@ std::optional<Difference> first_difference(const Json& own, Communicator& comm) 
   return std::nullopt;
 }
 
-// Of ranks that nobody told which library multiplies: they run on different CPUs.
+// Nobody told these ranks which library multiplies, and they run on different CPUs.
 std::string explain_products(const Difference& of, Communicator& comm) {
   const std::vector<std::string> hosts = all_gather_text(host_name(), comm);
   return concat("rank ", of.rank, " on ", hosts[static_cast<std::size_t>(of.rank)],

@@ -58,8 +58,8 @@ class Start {
 // the struct itself must call it.
 void finalize(TrainOptions& options);
 
-// The same for a command line. What a run would start from must be there, unless it is only asked
-// what the run would be. Writes the text of --print-config.
+// Finalizes the options of a command line. What a run would start from must be there, unless it is
+// only asked what the run would be. Writes the text of --print-config.
 void finalize(CommandLine& line);
 
 }  // namespace ladder

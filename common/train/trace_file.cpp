@@ -37,7 +37,7 @@ std::string label_of(const TracedOperation& operation) {
   return has_number ? concat(operation.label, " ", operation.label_number.value) : operation.label;
 }
 
-// The same at both ends of a message. Readers may take it for a double.
+// An id that both ends of a message have. Readers may take it for a double.
 std::uint64_t flow_id(const TracedOperation& message) {
   return std::hash<std::string>()(concat(message.group, "/", message.sender, "/", message.receiver,
                                          "/", message.tag, "/", message.number)) >>
@@ -66,7 +66,7 @@ Json args_of(const TracedOperation& operation) {
   return args;
 }
 
-// Not so short that nothing would be drawn.
+// The end that is drawn, late enough that there is something to see.
 std::int64_t end_of(const TracedOperation& operation) {
   if (operation.arrival_ns == 0) return operation.end_ns;
   return std::min(operation.end_ns,
@@ -124,7 +124,7 @@ class RankEvents {
     }
   }
 
-  // Of the categories that hold anything at any time.
+  // Adds the memory of the categories that hold anything at any time.
   void add_memory() {
     BytesByCategory most = {};
     for (const TracedMemory& held : log_.memory())
@@ -180,10 +180,10 @@ class RankEvents {
             {"args", args}});
   }
 
-  // From the begin of the send to the end of the recv. An arrow is tied to the slices around these
-  // moments, and Perfetto lets it begin at the one that begins first. So it ends at a slice of its
-  // own, so short that it begins after the send, and not so short that rounding makes it longer than
-  // the recv.
+  // Draws an arrow from the begin of the send to the end of the recv. It is tied to the slices
+  // around these moments, and Perfetto lets it begin at the one that begins first. So it ends at a
+  // slice of its own, so short that it begins after the send, and not so short that rounding makes
+  // it longer than the recv.
   void add_arrow(int lane, const TracedOperation& message) {
     const bool is_send = message.kind == std::string("send");
     const std::int64_t at_ns =
@@ -374,7 +374,7 @@ std::string TraceFile::write_own() {
   ranks[static_cast<std::size_t>(rank)] = summary_of(log_);
   const fs::path file = rank == 0 ? name : concat(name, ".rank", rank);
   std::string line = write_file(file, header_of(options_, ranks), [&](std::ofstream& out) {
-    // In rank 0's time, so that the files fit together.
+    // Every file is in rank 0's time, so that the files fit together.
     render(log_, rank, /*zero_ns=*/0, [&](const std::string& piece) { out << piece; });
   });
   file_.clear();

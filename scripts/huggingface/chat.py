@@ -87,7 +87,8 @@ PRE_TOKENIZERS = {
 
 
 def check_pre_tokenizers(folder, model, conversations, data):
-    """The same conversations with other tokenizers. The class is one that reads tokenizer.json as it is."""
+    """Reads the conversations with other tokenizers. The class is one that reads tokenizer.json as
+    it is."""
     for i, (name, change) in enumerate(PRE_TOKENIZERS.items()):
         changed, out = shutil.copytree(model, folder / f"cut{i}"), folder / f"cut{i}_said"
         file = json.loads((changed / "tokenizer.json").read_text())
@@ -118,7 +119,7 @@ def messages_of(said):
 
 
 def random_conversations(count):
-    """Of one to seven messages, in any order of roles."""
+    """Conversations of one to seven messages, in any order of roles."""
     rng = random.Random(7)
     texts = ["Hi", "", " two words", "\n\n\nlines", "  indented\n", "1 + 1 = 2", "<|im_end|> is special", "é 😀", "\t", "don't\n"]
     for number in range(count):
@@ -128,8 +129,9 @@ def random_conversations(count):
 
 
 def write_tokenizer(folder, eos_token="<|im_end|>"):
-    """Of SmolLM2's kind, trained on this course's texts; the id of its end of text is also in the model's config.json. It
-    knows numbers of several digits, so that ids tell whether digits are split."""
+    """A tokenizer of SmolLM2's kind, trained on this course's texts; the id of its end of text is
+    also in the model's config.json. It knows numbers of several digits, so that ids tell whether
+    digits are split."""
     tokenizer = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.pre_tokenizer, tokenizer.decoder = byte_level, decoders.ByteLevel()

@@ -97,7 +97,7 @@ def check_ways_through(folder, has_mistakes):
 
 
 def tensors_of(folder):
-    """By their names in the files, all files together."""
+    """The tensors of all files together, by their names in them."""
     return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
 
 
@@ -107,6 +107,6 @@ OF_NO_MATTER = {"activation_function", "transformers_version", "dtype", "_name_o
 
 
 def differing_settings(a, b):
-    """As transformers reads them, defaults included."""
+    """The settings are as transformers reads them, defaults included."""
     first, second = (AutoConfig.from_pretrained(folder).to_dict() for folder in (a, b))
     return {name for name in (first.keys() | second.keys()) - OF_NO_MATTER if first.get(name) != second.get(name)}

@@ -43,13 +43,14 @@ def check(folder, has_mistakes):
 
 @torch.no_grad()
 def by_name(folder, linear=LINEAR):
-    """Its parameters, by their names in nanoGPT, linear weights as [out, in]."""
+    """The model's parameters, by their names in nanoGPT, linear weights as [out, in]."""
     parameters = read_model(folder).named_parameters()
     return {name: p.t().contiguous() if name.endswith(linear) else p.clone() for name, p in parameters}
 
 
 def write_llm_c(folder, file, dtype, linear=LINEAR):
-    """As its train_gpt2.py: a padded vocabulary, all layers of one kind of tensor before the next kind."""
+    """Writes as llm.c's train_gpt2.py does: a padded vocabulary, all layers of one kind of tensor
+    before the next kind."""
     tensors, padded = by_name(folder, linear), -(-VOCABULARY // 128) * 128
     embedding = torch.zeros(padded, CHANNELS)
     embedding[:VOCABULARY] = tensors["transformer.wte.weight"]

@@ -22,7 +22,7 @@ CONTEXT = 40  # of what is compared: less than the model has positions
 
 
 def gpt2(**changes):
-    """Without dropout, as we train."""
+    """GPT-2 without dropout, as we train."""
     shape = {"vocab_size": VOCABULARY, "n_layer": LAYERS, "n_head": HEADS, "n_embd": CHANNELS, "n_positions": POSITIONS}
     rest = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0, "bos_token_id": 0, "eos_token_id": 0}
     return GPT2Config(**{**shape, **rest, **changes})
@@ -115,7 +115,7 @@ def with_old_names(config):
 
 @torch.no_grad()
 def read_model(folder, dtype=torch.float32, has_biases=True):
-    """Or one with biases of zero."""
+    """The folder's model, or one with biases of zero."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
     for name, parameter in model.named_parameters():
         parameter.mul_(has_biases or not name.endswith(".bias"))
@@ -136,7 +136,7 @@ def write_wrong(folder, mistake, change):
 
 
 def of_each(names, change):
-    """Of the tensors whose names match."""
+    """Changes each of the tensors whose names match."""
     return lambda tensors, _: tensors.update({name: change(tensor) for name, tensor in tensors.items() if re.search(names, name)})
 
 
@@ -151,7 +151,8 @@ def swap_queries_and_keys(weight):
 
 
 def interleave_rotations(weight):
-    """As Meta's own files have queries and keys: a rotation takes neighbors, and not the halves of a head."""
+    """Rows in the order in which Meta's own files have queries and keys: a rotation takes
+    neighbors, and not the halves of a head."""
     per_head = weight.view(-1, CHANNELS // HEADS, CHANNELS)
     return per_head.unflatten(1, (2, -1)).transpose(1, 2).reshape(weight.shape)
 

@@ -60,7 +60,8 @@ def read_saved(out):
 
 
 def largest_difference(a, b):
-    """Of two tensors; of those of two dicts with the same names. Infinite if they do not have the same shape."""
+    """The largest difference of two tensors, or of two dicts of them with the same names. Infinite
+    if they do not have the same shape."""
     if isinstance(a, dict):
         return max((largest_difference(a[name], b[name]) for name in a), default=math.inf) if a.keys() == b.keys() else math.inf
     return (a.double() - b.double()).abs().max().item() if a.shape == b.shape else math.inf

@@ -93,7 +93,7 @@ def only_in_vocabulary(folder):
 
 
 def as_pair_without_default(folder):
-    """Without the token that GPT2Tokenizer makes if it is not there."""
+    """A pair without the token that GPT2Tokenizer makes if it is not there."""
     as_pair(folder)
     for file in ("vocab.json", "added_tokens.json"):
         ids = json.loads((folder / file).read_text())
@@ -134,7 +134,7 @@ def check_ids(folder, has_mistakes):
 
 
 def difference_of_rows(said, exported):
-    """Of a run's rows from the texts and their ends by the exported tokenizer."""
+    """How a run's rows differ from the texts and their ends by the exported tokenizer."""
     tokenizer, ours = AutoTokenizer.from_pretrained(exported), read_saved(said)
     ids, end = [tokenizer(line["text"]).input_ids for line in ROWS["documents"]], tokenizer.eos_token_id
     rows = [row if row[-1] == end else [*row, end] for row in ids]

@@ -65,13 +65,14 @@ def train_command(step, precision, model, data, out):
 
 
 def read_run(out):
-    """Its losses, [STEPS], and its final parameters."""
+    """A run's losses, [STEPS], and its final parameters."""
     (checkpoint,) = (out / "checkpoints").glob(f"step_{STEPS:06}")
     return torch.tensor(json.loads((out / "report.json").read_text())["losses"]), load_file(checkpoint / "model.safetensors")
 
 
 def train(folder, tokens, precision="fp32", decays=lambda p: p.dim() > 1, clip_norm=CLIP_NORM, **changes):
-    """The same as read_run(), of the loop in PyTorch, and the parameters that it starts from. The optimizer has masters: fp32 copies of the parameters."""
+    """What read_run() gives, of the loop in PyTorch, and the parameters that it starts from. The
+    optimizer has masters: fp32 copies of the parameters."""
     model, losses = read_model(folder, torch.bfloat16 if precision == "bf16" else torch.float32), []
     masters = [p.detach().float().clone() for p in model.parameters()]
     at_start = parameters_of(model, [p.clone() for p in masters])
@@ -93,7 +94,7 @@ def train(folder, tokens, precision="fp32", decays=lambda p: p.dim() > 1, clip_n
 
 
 def parameters_of(model, masters):
-    """By our names; of the positions those that we have kept."""
+    """Parameters by our names; of the positions those that we have kept."""
     names = (name.removeprefix(f"{model.base_model_prefix}.") for name, _ in model.named_parameters())
     named = dict(zip(names, masters))
     return {name: p[:CONTEXT] if name == "wpe.weight" else p for name, p in named.items()}

@@ -4,7 +4,7 @@ HELD = ("parameters", "gradients", "optimizer", "communication")
 
 
 def bytes_sent(rank):
-    """With all operations; a report's `traffic` has an entry for each rank."""
+    """The bytes sent with all operations; a report's `traffic` has an entry for each rank."""
     return sum(operation["bytes_sent"] for operation in rank.values())
 
 

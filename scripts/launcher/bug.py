@@ -6,6 +6,7 @@ import functools
 import json
 import random
 import re
+import runpy
 import shutil
 import zlib
 from pathlib import Path
@@ -42,22 +43,16 @@ TOOLS = """\
   ./ladder bug show              gives up, and shows what was changed
   ./ladder bug score             10 points for each bug, less 1 for each wrong guess and 2 for each hint
 """
-MISTAKE = re.compile(r"^== (?P<name>.*?) \| (?P<ranks>\d) \| (?P<reason>.*)$", re.MULTILINE)
-# Of what the judge tries and a run does not: calls that must be refused, infinities, padding, frozen tensors, large numbers. Of
-# the mistakes that are left, a short run shows more than half.
-NOT_SHOWN = re.compile(r"says nothing|without '|before arm\(\)|in turn|whole backward|0000000|4294967297|64 bits|test\(\)$|the tail|frozen|padding|"
-                       r"no targets|infinit|overflow|loss scale|of -1 |hold \w+ up|activations|graph$|a copy|adopt_global|has failed$|"
-                       r"drawn at random|whose last")  # fmt: skip
 SAME = "losses grad_norms param_norms units val_losses param_hash data_bytes_read traffic".split()
 
 
 def mistakes(step: str) -> list[dict]:
-    """Those of its exercise that a training may show."""
-    found = []
+    """The mistakes of its exercise that a training may show."""
+    header, found = runpy.run_path(str(ROOT / "scripts/plant"))["HEADER"], []
     for stub in Exercise(step).stubs():
         if not mending_of(stub).exists():
-            of_file = [{"step": step, "stub": str(stub), **match.groupdict()} for match in MISTAKE.finditer(stub.with_suffix(".wrong").read_text())]
-            found += [mistake for mistake in of_file if not NOT_SHOWN.search(mistake["reason"])]
+            heads = header.finditer(stub.with_suffix(".wrong").read_text())
+            found += [{"step": step, "stub": str(stub), **head.groupdict()} for head in heads if not head["mark"]]
     return found
 
 
@@ -102,7 +97,8 @@ def kind_of(bug: dict, kind: Kind) -> Kind:
 
 
 def options_of(step: str, num_ranks: int) -> list[str]:
-    """Those of the step's rung, but that step 0 plays no ranks; and several microbatches, which many mistakes need."""
+    """The options of the step's rung, but that step 0 plays no ranks; and several microbatches,
+    which many mistakes need."""
     rung = next(rung for rung in read_rungs() if rung.name == step)
     own = rung.own_options(num_ranks, num_steps=4) if rung.ranks == "N" else []
     return [*own, *"--num-microbatches 3 --eval-every 2 --eval-samples 8".split()]
@@ -134,7 +130,7 @@ SECRETS = ("stub", "name", "reason", "change")
 
 
 def keep_bug(bug: dict) -> None:
-    """So that nobody who looks at the file reads the answer by chance."""
+    """Hides the answer from whoever looks at the file by chance."""
     answer = json.dumps({key: bug[key] for key in SECRETS}).encode()
     known = {key: value for key, value in bug.items() if key not in SECRETS}
     keep(STATE, known | {"answer": base64.b85encode(zlib.compress(answer)).decode()})
@@ -180,7 +176,7 @@ def guess(words: list[str]) -> int:
     if not files:
         usage_error(f"there is no file {name} in this checkout")
     source = source_of(Path(bug["stub"]))
-    # Of either file: the trainer's messages have the lines of the planted one.
+    # A guess is about either file: the trainer's messages have the lines of the planted one.
     planted = [ANSWERS / bug["step"] / source.name] if source in files else []
     if not 1 <= int(line) <= max(len(file.read_text().splitlines()) for file in [*files, *planted]):
         usage_error(f"{name} has no line {line}: that was no guess, and costs nothing")

@@ -111,7 +111,7 @@ def home_elsewhere(folder: Path) -> str:
 
 
 class Build:
-    """Of targets in build/NAME, while the launcher does something else; ends with it."""
+    """A build of targets in build/NAME, while the launcher does something else; ends with it."""
 
     def __init__(self, name: str, targets: tuple[str, ...], log: str, what: str, niceness: int = 0):
         command = ["nice", f"-n{niceness}", "cmake", "--build", ROOT / "build" / name, "-j", num_jobs(), "--target", *targets]

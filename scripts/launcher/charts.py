@@ -186,7 +186,7 @@ def draw_line(i, pieces, width, shift):
 
 
 def sample(i):
-    """Of a line, in a legend."""
+    """What shows a line in a legend."""
     return f'<svg viewBox="-5 0 40 12" width="40" height="12" aria-hidden="true">{draw_line(i, [[(0, 6), (15, 6), (30, 6)]], 2, 0.5)}</svg>'
 
 

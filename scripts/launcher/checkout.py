@@ -14,7 +14,7 @@ EXERCISES = Path(os.environ.get("LADDER_EXERCISES") or ROOT / "exercises")
 
 @dataclass(frozen=True)
 class Kind:
-    """Of set-up. Neither touches the other."""
+    """A kind of set-up. Neither touches the other."""
 
     is_cuda: bool
     preset: str  # and its folder under build/
@@ -73,7 +73,8 @@ def not_ours(kind: Kind) -> list[Path]:
 
 
 def why_not_built(paths: list[Path]) -> str:
-    """Of a checkout that somebody else builds, in which these may not be written; and the way out."""
+    """Why a checkout that somebody else builds has no build, if these may not be written; and the
+    way out."""
     owned = "; ".join(f"{shown(path)} belongs to {owner_of(path)}" for path in paths)
     return f"you may not write there ({owned}): ask {owner_of(paths[0])} to run ./ladder setup, or build a copy of your own, git clone {ROOT}"
 

@@ -58,7 +58,8 @@ def run(words):
 
 
 def make_folder(path: Path) -> Path:
-    """With a number appended if another run of the same second has taken the name."""
+    """Makes the folder, with a number appended if another run of the same second has taken the
+    name."""
     for folder in itertools.chain([path], (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))):
         with contextlib.suppress(FileExistsError):
             folder.mkdir(parents=True)

@@ -21,8 +21,8 @@ class Failure(SystemExit):
 
 
 def speak(text: bytes, to: int, is_worth_waiting: Callable[[], bool]) -> None:
-    """To a file descriptor. A reader that has gone, or a full disk, costs what is said, and nothing else; so does one that does
-    not read, once it is not worth waiting for."""
+    """Writes to a file descriptor. A reader that has gone, or a full disk, costs what is said, and
+    nothing else; so does one that does not read, once it is not worth waiting for."""
     with contextlib.suppress(OSError):
         while text:
             if select.select([], [to], [], 0.2)[1]:
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class SelfTest(argparse.Action):
-    """Of --self-test: calls the function that is given as `const`, and ends."""
+    """What --self-test does: calls the function that is given as `const`, and ends."""
 
     def __init__(self, **more):
         super().__init__(nargs=0, **more)

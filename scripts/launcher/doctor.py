@@ -87,7 +87,7 @@ def programs():
 
 
 def torch(kind):
-    """And the build, which needs it, and what it computes."""
+    """What is known of torch, of the build, which needs it, and of what it computes."""
     own, where = own_torch(), shown(kind.venv)
     ours = f"{libtorch.wanted_torch(kind)} in {where}"
     if own and Path(own, "lib/libtorch_cpu.so").exists():

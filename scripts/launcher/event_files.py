@@ -49,7 +49,7 @@ def delimited(field: int, data: bytes) -> bytes:
 
 
 def single(value: float) -> bytes:
-    """In fp32. What is too large there is infinite."""
+    """The value in fp32. What is too large there is infinite."""
     try:
         return struct.pack("<f", value)
     except OverflowError:
@@ -74,7 +74,7 @@ class Event(NamedTuple):
 
 
 def step_and_rest(data: bytes) -> tuple[int, bytes]:
-    """Of one of our events: what follows its time."""
+    """What follows the time in one of our events."""
     step, shift, place = 0, 0, 10
     while True:
         byte = data[place]

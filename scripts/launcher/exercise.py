@@ -239,7 +239,7 @@ def show_ladder():
 
 
 def colored(text, color):
-    """On a terminal, unless NO_COLOR is set."""
+    """The text in color on a terminal, unless NO_COLOR is set."""
     return f"\033[{color}m{text}\033[0m" if color and sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
@@ -255,8 +255,8 @@ def show_hint(exercise, number):
 
 
 def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
-    """The same set-up, with a build folder for the learner's answers: those that have passed, and not changed since; and that
-    of this step, whatever it is worth."""
+    """The set-up, with a build folder for the learner's answers: those that have passed, and not
+    changed since; and that of this step, whatever it is worth."""
     own = []
     for exercise in map(Exercise, exercise_names()):
         state = exercise.state() if exercise.trainer else "open"
@@ -294,8 +294,9 @@ def own_steps(own, steps):
 
 
 def count_own_lines(own, steps):
-    """Of the sources of these trainers: lines that the learner wrote, and all; without blank lines, comments and lone braces.
-    Of the learner's files, what the stub has as well does not count as their own."""
+    """Counts in the sources of these trainers lines that the learner wrote, and all; without blank
+    lines, comments and lone braces. Of the learner's files, what the stub has as well does not
+    count as their own."""
     files, num_own, num_all = own_files(own), 0, 0
     for source in set().union(*map(trainer_sources, steps)):
         mine, stub = files.get(source, (ROOT / source, None))

@@ -40,7 +40,8 @@ class Panel(NamedTuple):
         return out
 
     def draw(self, curves, ticks, label, marks=None):
-        """With lines at `ticks`; below it numbers, {x: text} or three of them, and what they are."""
+        """Draws lines at `ticks`; below the figure numbers, {x: text} or three of them, and what
+        they are."""
         out = self.grid(ticks)
         for at, text in (marks or {share * self.most: f"{share * self.most:.0f}" for share in (0, 0.5, 1)}).items():
             out.append(words(self.place(at, 0)[0], self.y + self.height + 20, text, "middle"))

@@ -184,7 +184,7 @@ def mpirun(num_ranks: int, *options: str) -> list:
 
 
 def command(program: Path, **options) -> list[str]:
-    """Of a trainer: micro_batch_size=2 is --micro-batch-size 2."""
+    """The command line of a trainer: micro_batch_size=2 is --micro-batch-size 2."""
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     return [str(program), "--quiet", *words]
 

@@ -60,7 +60,7 @@ def is_cpu_half(kind: Kind, venv: Path | None = None) -> bool:
 
 
 def python(kind: Kind) -> str:
-    """With torch, if that is set up."""
+    """A Python with torch, if that is set up."""
     return str(kind.venv / "bin/python") if has_venv(kind) else "python3"
 
 
@@ -151,7 +151,7 @@ def why_no_torch() -> str:
 
 
 def need_environment(name: str, sees_torch: bool = False) -> Path:
-    """That of scripts/requirements-NAME.txt."""
+    """Makes the environment of scripts/requirements-NAME.txt."""
     venv, wanted = ROOT / f".ladder/venv-{name}", ROOT / f"scripts/requirements-{name}.txt"
     stamp = venv / "requirements.txt"
     if stamp.is_file() and stamp.read_bytes() == wanted.read_bytes():

@@ -54,7 +54,8 @@ class Reader:
 
 
 class Progress(Reader):
-    """Of a build that writes this log: one line on a terminal, elsewhere a line a minute; none if there is nothing to do."""
+    """The progress of a build that writes this log: one line on a terminal, elsewhere a line a
+    minute; none if there is nothing to do."""
 
     def __init__(self, name: str, what: str):
         super().__init__(name)

@@ -14,7 +14,7 @@ TEST_PACKAGES = "doxygen graphviz python3-yaml clang-format-14 clang-16 libclang
 
 
 def missing_packages(names: list[str]) -> list[str]:
-    """Those that are not installed; none if there is no dpkg."""
+    """The packages that are not installed; none if there is no dpkg."""
     if not shutil.which("dpkg-query"):
         return []
     # It also fails if it does not know one of them.

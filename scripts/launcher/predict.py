@@ -97,7 +97,7 @@ class Lesson:
 
 
 def lessons() -> dict[str, Lesson]:
-    """Those that ask something, by the names of their folders."""
+    """The lessons that ask something, by the names of their folders."""
     pages = sorted(ROOT.glob("step*_*/**/README.md"))
     return {page.parent.name: Lesson(page.parent.name, page) for page in pages if SECTION.search(page.read_text())}
 

@@ -39,14 +39,16 @@ def release_signals() -> None:
 
 
 def begin_child() -> None:
-    """In the child, before its program: a signal that waits here was meant for the launcher, which has it as well."""
+    """Runs in the child, before its program: a signal that waits here was meant for the launcher,
+    which has it as well."""
     for number in HEEDED:
         signal.signal(number, signal.SIG_IGN)  # forgets it
     release_signals()
 
 
 def begin_child_that_ends_with_us() -> None:
-    """The same for one that would go on for hours if the launcher were killed: it then gets SIGTERM."""
+    """Begins a child that would go on for hours if the launcher were killed: it then gets
+    SIGTERM."""
     begin_child()
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != LAUNCHER:  # it has been killed meanwhile

@@ -61,7 +61,7 @@ def read_groups(folders: list[Path], reference: Path | None) -> tuple[list[list[
 
 
 def read_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
-    """Those that can be read, and why the others cannot."""
+    """The runs that can be read, and why the others cannot."""
     runs, left_out = [], []
     for folder in folders:
         try:

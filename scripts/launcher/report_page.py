@@ -45,7 +45,7 @@ def in_binary(size: float) -> str:
 
 
 class Section:
-    """Of a group."""
+    """A section of a group."""
 
     def __init__(self, name: str, runs: list[Run]):
         self.name, self.runs, self.num_charts = name, runs, 0
@@ -137,7 +137,7 @@ class Section:
                      self.lines("Time per step, in seconds", SECONDS, LOGARITHMIC)])  # fmt: skip
 
     def rounds(self) -> str:
-        """Also of workers that have died: they left no report."""
+        """Rounds, also of workers that have died: they left no report."""
         if not any("sync-every" in run.report.get("config", {}) for run in self.runs):
             return ""
         rows, spans = [], []

@@ -29,7 +29,7 @@ class Run:
     times: dict[int, float] = field(default_factory=dict)  # when steps were logged, in seconds since 1970
     name: str = ""
     reference: "Run | None" = None
-    memory: list[dict] = field(default_factory=list)  # one per rank; see below. Likewise traffic
+    memory: list[dict] = field(default_factory=list)  # one per rank, as in traffic; see below
     traffic: list[dict] = field(default_factory=list)
     diverged: str = ""  # at which step, and why
 
@@ -99,7 +99,8 @@ def first_rank(report: dict) -> int:
 
 
 def memory_of(report: dict) -> list[dict]:
-    """Of each rank that has an account: what it holds of each category, and what theory says of them, in bytes."""
+    """Rows for each rank that has an account: what it holds of each category, and what theory says
+    of them, in bytes."""
     rows = []
     for rank, (memory, theory) in enumerate(zip(report["memory"], report["memory_theory"], strict=True), first_rank(report)):
         if memory is not None:
@@ -111,7 +112,7 @@ def memory_of(report: dict) -> list[dict]:
 
 
 def traffic_of(report: dict) -> list[dict]:
-    """Of each rank, what it sent by each operation that sends anything, and what theory says, in bytes."""
+    """What each rank sent by each operation that sends anything, and what theory says, in bytes."""
     rows = []
     for rank, (counted, theory) in enumerate(zip(report["traffic"], report["traffic_theory"], strict=True), first_rank(report)):
         of_theory = {name: counts["bytes_sent"] + 0 for name, counts in theory.items() if name in counted}
@@ -124,8 +125,8 @@ def traffic_of(report: dict) -> list[dict]:
 
 
 class Difference(NamedTuple):
-    """Between two series, at the steps that both have. ULPs are units in the last place: how many representable numbers
-    two values are apart."""
+    """A difference between two series, at the steps that both have. ULPs are units in the last
+    place: how many representable numbers two values are apart."""
 
     steps: list[int]
     first: int | None  # of the steps that differ
@@ -183,7 +184,7 @@ class Comparison:
         self.parameters = "–" if None in hashes else "equal" if hashes[0] == hashes[1] else "differ"
 
     def is_equal(self) -> bool:
-        """To the bit, in all that both have."""
+        """Whether they are equal to the bit, in all that both have."""
         has_other_parameters = self.parameters == "differ" and not self.have_differing_ends
         return self.num_steps > 0 and not has_other_parameters and all(each.first is None for each in self.by_name.values())
 

@@ -22,7 +22,7 @@ class Rung(NamedTuple):
         return of_run if self.ranks == "N" else int(self.ranks)
 
     def own_options(self, num_ranks: int, num_steps: int = 1, run: Path | str = "RUN") -> list[str]:
-        """In a run on so many ranks, of so many steps, in this folder."""
+        """The options in a run on so many ranks, of so many steps, in this folder."""
         pipeline_stages = 2 if num_ranks % 2 == 0 else num_ranks
         values = {"N": num_ranks, "P": pipeline_stages, "R": num_ranks // pipeline_stages,
                   "S": min(num_steps, 20), "D": max(n for n in range(1, 11) if num_steps % n == 0)}  # fmt: skip

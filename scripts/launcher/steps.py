@@ -18,7 +18,8 @@ class Step(NamedTuple):
 
 
 def read_steps(root: Path = ROOT) -> dict[str, Step]:
-    """From ladder_add_step(NAME IDEA … BUILDS_ON STEP …), in the order of the course, each step followed by its chapters."""
+    """The steps, from ladder_add_step(NAME IDEA … BUILDS_ON STEP …), in the order of the course,
+    each step followed by its chapters."""
     steps, root = {}, Path(root)
     folders = [folder for folder in root.iterdir() if STEP_NAME.fullmatch(folder.name)]
     for step in sorted(folders, key=lambda folder: int(re.search(r"\d+", folder.name)[0])):
@@ -37,7 +38,7 @@ def trainer_in(build: Path, step: str) -> Path:
 
 
 def step_names() -> list[str]:
-    """With the chapters that train."""
+    """The steps, and the chapters that train."""
     return list(read_steps())
 
 

@@ -116,7 +116,7 @@ def time_scale():
 
 
 def limit_s(folder):
-    """Of a test. On a slow machine all limits are longer."""
+    """The limit of a test. On a slow machine all limits are longer."""
     return 600 * time_scale() * FACTORS.get(folder, 1)
 
 

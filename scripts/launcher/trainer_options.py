@@ -31,7 +31,7 @@ class Option(NamedTuple):
 
 
 def arguments_of(text: str, start: int) -> str:
-    """Of the call whose parenthesis opens before `start`."""
+    """The arguments of the call whose parenthesis opens before `start`."""
     depth, at = 1, start
     for token in re.finditer(rf"{STRING}|[()]", text[start:]):
         depth += {"(": 1, ")": -1}.get(token[0], 0)
@@ -42,7 +42,7 @@ def arguments_of(text: str, start: int) -> str:
 
 
 def rows_of(text: str) -> list[Option]:
-    """In the order in which they are declared."""
+    """The rows in the order in which they are declared."""
     found, heading = [], ""
     for match in re.finditer(rf"\bheading\((kModelHeading|{STRING})\)|{ROW.pattern}", text):
         if match[1]:
@@ -105,7 +105,7 @@ def check_are_of(step: str, words: list[str]) -> None:
 
 
 def help_of(step: str) -> str:
-    """Without types and defaults, which only the program knows."""
+    """The help without types and defaults, which only the program knows."""
     requests = [Option("Help", name, help) for name, help in REQUESTS.items()]
     lines, heading = [f"{step} [options]"], ""
     for row in [*options_of(step), *requests]:

@@ -123,7 +123,7 @@ TEST_F(CudaGraphs, RefuseHooks) {
                             {replica.grads.leaves()[2].name});
 }
 
-// Its nodes would add to .grad on a stream that is not captured.
+// The loss's nodes would add to .grad on a stream that is not captured.
 TEST_F(CudaGraphs, RefuseALossFromBeforeTheCapture) {
   const Replica replica(true);
   const at::Tensor kept = replica.loss_sum(random_rows(3));

@@ -57,7 +57,7 @@ class Scale {
 
   int num_forwards() const { return num_forwards_; }
   int num_backwards() const { return num_backwards_; }
-  // Of the buffer that .grad is a view of in a trainer.
+  // The value in the buffer that .grad is a view of in a trainer.
   double gradient() const { return gradient_.item<double>(); }
   bool has_its_gradient() const { return w_.grad().is_same(gradient_); }
   void set_gradient(double value) { gradient_.fill_(value); }
@@ -66,7 +66,7 @@ class Scale {
     return std::any_of(activations_.begin(), activations_.end(),
                        [](const auto& activation) { return !activation.expired(); });
   }
-  // Of how many earlier microbatches the activations were alive when a forward ran, at the most.
+  // How many earlier microbatches' activations were alive when a forward ran, at the most.
   std::size_t most_kept() const { return most_kept_; }
 
  private:
@@ -150,8 +150,8 @@ class Checks : public Examination {
     expect("the gradient of 30 targets with mean 1 and 10 with mean 3", scale.gradient(), 1.5);
   }
 
-  // By the count itself: its reciprocal, means over microbatches, or a count in 16 or 32 bits have
-  // other bits.
+  // The gradient is divided by the count itself: its reciprocal, means over microbatches, or a
+  // count in 16 or 32 bits have other bits.
   void divides_once() {
     for (const auto& [num_targets, loss_scale] :
          {std::pair{49.0, 1.0}, {2049.0, 8.0}, {5e9 + 1, 1.0}}) {

@@ -31,7 +31,7 @@ struct CaseTexts {
   std::string documents;  // .jsonl, so few that an epoch ends, with fewer rows, within some cases
 };
 
-// Not finalized: a step may change its own options.
+// These are not finalized: a step may change its own options.
 TrainOptions options_of(const Case& one, const CaseTexts& texts);
 
 }  // namespace ladder

@@ -28,7 +28,7 @@ TEST(Exercise, PlantedAnswersAreRejected) {
   for (const PlantedAnswer& planted : planted_answers()) {
     ++number;
     if (planted.num_ranks != comm.size()) continue;
-    // Instead of one for all answers together.
+    // Each answer has a limit, instead of one for all together.
     start_time_limit(60, concat("rank ", comm.rank(), ": the answer '", planted.name, "'"));
     play_answer(number);
     const std::vector<std::string> faults = judge_linked(comm);

@@ -60,9 +60,9 @@ class FirstStep {
   std::vector<Part> parts_;
 };
 
-// Whose gradients have this norm in the first step of a run, if they are those of one rank alone,
-// of all ranks but one, or the same of microbatches; else empty. Computes each part in this process,
-// as step 0 would.
+// Says whose gradients have this norm in the first step of a run, if they are those of one rank
+// alone, of all ranks but one, or the same of microbatches; else empty. Computes each part in this
+// process, as step 0 would.
 std::string part_of_first_step(double norm, const TrainOptions& options, int num_ranks) {
   const FirstStep step(options, num_ranks);
   const auto is_of = [&](const FirstStep::Choice& is_in) {

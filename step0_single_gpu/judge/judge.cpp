@@ -24,7 +24,7 @@ std::map<std::string, FinishedRun>& known_answers() {
   return answers;
 }
 
-// Of this process, until it ends.
+// This process has it until it ends.
 const TempFolder& own_folder() {
   static const TempFolder folder;
   return folder;

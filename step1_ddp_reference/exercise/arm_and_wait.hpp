@@ -82,8 +82,7 @@ class ArmAndWaitChecks : public Examination {
     refuses("a second wait()", {}, {arm(1), backward(all), wait(), wait()});
   }
 
-  // Of a leaf, `missing`, without which `incomplete` is. A second backward adds to `first_again`
-  // first.
+  // `incomplete` is without the leaf `missing`. A second backward adds to `first_again` first.
   void refuses_missing_gradients(const Order& all, const std::string& first_again,
                                  const Order& incomplete, const std::string& missing) {
     const std::vector<std::string> names_it = {missing, "of 2 gradients"};

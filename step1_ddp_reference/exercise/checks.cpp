@@ -60,7 +60,7 @@ class Checks : public ArmAndWaitChecks<Setup> {
     }
   }
 
-  // In a world of one rank, where the transport takes no memory.
+  // The world has one rank, where the transport takes no memory.
   void broadcasts_in_buffers() {
     SelfCommunicator alone, agreements;
     RecordingCommunicator comm(alone, agreements);

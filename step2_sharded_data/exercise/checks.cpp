@@ -77,7 +77,7 @@ class Checks : public Examination {
  public:
   using Examination::Examination;
 
-  // Until one is wrong: what it does not show, the next attempt will.
+  // Tries shapes until one is wrong: what it does not show, the next attempt will.
   void small_epochs() {
     for (std::int64_t n = 1; n <= 9; ++n) {
       for (int num_ranks = 1; num_ranks <= 5; ++num_ranks) {

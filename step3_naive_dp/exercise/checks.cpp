@@ -45,7 +45,7 @@ class Checks : public Examination {
       const std::int64_t num_sent = comm.traffic().bytes_sent() - before;
       for (const auto& [name, param] : model.flat.named_params())
         expect(concat("after ", what, " '", name, "'"), param, at::full_like(param, root));
-      // With the padding or without it.
+      // The root may send the padding as well.
       const std::int64_t most =
           comm.rank() == root ? 4 * (comm.size() - 1) * model.flat.layout().numel : 0;
       if (num_sent > most)
@@ -53,7 +53,7 @@ class Checks : public Examination {
     });
   }
 
-  // In the groups of even and of odd ranks, the last rank first: rank and size are the group's, and
+  // Even and odd ranks have a group each, the last rank first: rank and size are the group's, and
   // the other group sums something else.
   void works_in_groups() {
     examine("two groups, in the opposite order of ranks", [&](Communicator&) {

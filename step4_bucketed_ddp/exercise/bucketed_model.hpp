@@ -25,7 +25,7 @@ struct BucketedModel {
   void arm(std::int64_t count) { bucketer.arm(count); }
   void backward(const Order& order) const { sum_of(flat, order).backward(); }
   void wait() { bucketer.wait(); }
-  // In the order in which they leave.
+  // Buckets in the order in which they leave.
   const std::vector<GradientBucket>& buckets() const { return plan; }
 
   static std::vector<Unit> units() {

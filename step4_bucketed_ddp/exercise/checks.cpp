@@ -61,7 +61,7 @@ class Checks : public ArmAndWaitChecks<BucketedModel> {
            BucketedModel::kNumBuckets);
   }
 
-  // In a world of one rank, where the transport takes no memory.
+  // The world has one rank, where the transport takes no memory.
   void holds_no_copy() {
     SelfCommunicator alone;
     BucketedModel model(alone);

@@ -37,7 +37,7 @@ class LastOfThree final : public ForwardingCommunicator {
   Operation last;
 };
 
-// The others are gone.
+// The communicator of a rank whose others are gone.
 class Forsaken final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
@@ -86,7 +86,7 @@ class Checks : public Examination {
     expect("a unit after its reduction, of which rank 0 has zeros,", unit, wanted);
   }
 
-  // On the meta device, where elements take no memory.
+  // The units are on the meta device, where elements take no memory.
   void scatters_long_units() {
     constexpr std::int64_t kNumel = 5'000'000'000;
     SelfCommunicator alone;

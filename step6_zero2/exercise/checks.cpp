@@ -111,7 +111,7 @@ class Checks : public ArmAndWaitChecks<Model> {
                 });
   }
 
-  // In a world of one rank, where the transport takes no memory.
+  // The world has one rank, where the transport takes no memory.
   void holds_two_units(const std::string& what, Network network) {
     examine(what, [&](Communicator&) {
       SelfCommunicator alone, agreements;

@@ -42,7 +42,7 @@ class ActivationWatch {
     };
   }
 
-  // Until the backward of its chunk is over, or the input half of it.
+  // Keeps it until its chunk's backward is over, or the input half of that.
   void keep(const std::string& what, const Pass& place, const at::Tensor& tensor) {
     kept_.push_back(
         {what, find(place, /*is_forward=*/false), tensor.storage().getWeakStorageImpl()});

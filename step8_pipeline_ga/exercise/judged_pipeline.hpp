@@ -80,7 +80,7 @@ class JudgedPipeline {
     return {ids, targets, rows * (tokens - 1)};
   }
 
-  // Without gradients.
+  // Computes no gradients.
   at::Tensor logits(const at::Tensor& tokens) const {
     const at::NoGradGuard no_grad;
     at::Tensor x = tokens;
@@ -94,7 +94,8 @@ class JudgedPipeline {
     std::map<Pass, at::Tensor> of_inputs;  // what it sends to the chunk before
     double loss = 0;                       // not scaled
   };
-  // Of this batch, one microbatch and one chunk after the other, and of loss_scale times the loss.
+  // The gradients of loss_scale times this batch's loss, one microbatch and one chunk after the
+  // other.
   Gradients gradients(const Microbatches& batch, double num_targets, double loss_scale = 1) const {
     Gradients all;
     for (std::int64_t j = 0; j < batch.size(); ++j) {

@@ -24,7 +24,7 @@
 
 namespace ladder {
 
-// Of each row, the log-probability of its targets: logits [R, T, V], targets [R, T] -> [R], nats.
+// The log-probability of each row's targets: logits [R, T, V], targets [R, T] -> [R], nats.
 at::Tensor answer_log_probs(const at::Tensor& logits, const at::Tensor& targets);
 
 struct PairScores {  // each [B]

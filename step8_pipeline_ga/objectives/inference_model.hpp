@@ -16,7 +16,7 @@ namespace ladder {
 
 class InferenceModel {
  public:
-  // Its parameters are those of a new model. Lifetime: the mesh's communicators outlive it.
+  // The parameters are those of a new model. Lifetime: the mesh's communicators outlive it.
   InferenceModel(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh)
       : plan_(plan),
         mesh_(mesh),

@@ -32,12 +32,13 @@ namespace ladder {
 void make_views(Microbatch& microbatch, std::uint64_t seed, std::int64_t epoch, double noise,
                 std::int64_t vocab_size);
 
-// Of each row, the mean over its positions that have a target, of the first K outputs: logits
-// [R, T, V], targets [R, T] -> [R, K].
+// The mean of the first K outputs over those positions of each row that have a target: logits [R,
+// T, V], targets [R, T] -> [R, K].
 at::Tensor prototype_scores(const at::Tensor& logits, const at::Tensor& targets,
                             std::int64_t num_prototypes);
 
-// The same of a teacher: −∞ for a row without a target, which balanced_assignment() leaves out.
+// A teacher's prototype_scores(): −∞ for a row without a target, which balanced_assignment() leaves
+// out.
 at::Tensor teacher_scores(const at::Tensor& logits, const at::Tensor& targets,
                           std::int64_t num_prototypes);
 

@@ -42,7 +42,7 @@ TEST(SelfDistillation, AWholeBatchIsAssigned) {
               doubles_of({.5936, .4064, .3495, .6505, .9152, .0848, .1650, .8350}, {4, 2}), 5e-5);
 }
 
-// The same samples in two microbatches get other assignments: each is balanced by itself.
+// Samples get other assignments in two microbatches: each is balanced by itself.
 TEST(SelfDistillation, MicrobatchesAreAssignedDifferently) {
   const at::Tensor first = doubles_of({0, 1, 0, 2}, {2, 2}),
                    second = doubles_of({1, 0, 0, 3}, {2, 2});

@@ -97,7 +97,7 @@ struct CountedParts : StepObjective {
   int num_parts = 0;
 };
 
-// In three parts. If the last rank is asked to stop, all leave after the first.
+// The evaluation has three parts. If the last rank is asked to stop, all leave after the first.
 TEST_ON_RANKS(PipelineRunnerTest, ALongEvaluationRunsInParts) {
   PipelineRunner stage = runner(own_layer(), planner(Schedule::k1f1b));
   const Mesh mesh = Mesh::split(comm_, comm_.size());

@@ -11,7 +11,8 @@
 namespace ladder {
 namespace {
 
-// Of a replica. Between two parts its pipeline runs empty, and all ranks agree whether to stop.
+// So many microbatches of a replica are a part. Between two parts its pipeline runs empty, and all
+// ranks agree whether to stop.
 constexpr std::int64_t kMicrobatchesPerPart = 32;
 
 }  // namespace

@@ -38,7 +38,7 @@ struct StepObjective : Objective {
       : Objective(scores) {}  // NOLINT(*-explicit-*)
   virtual ~StepObjective() = default;
 
-  // Those samples of the replica that it can learn from. Local.
+  // Selects the replica's samples that it can learn from. Local.
   virtual DataShard shard(const DataShard& of_replica) const { return of_replica; }
   // Once, when the model has its parameters. Collective over the world.
   virtual void start(Run& /*run*/, const BatchStream& /*batches*/) {}

@@ -49,7 +49,7 @@ struct Action {
 
 bool is_message(ActionKind kind);  // false: the stage computes
 
-// The same message at its other end: the receive of a send, the send of a receive. Stage
+// The message at its other end: the receive of a send, the send of a receive. Stage
 // plan.stage_of(other_end(message).chunk) is where it happens.
 Action other_end(const Action& message);
 

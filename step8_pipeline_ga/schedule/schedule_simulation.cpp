@@ -29,7 +29,7 @@ class Arrivals {
  public:
   Arrivals(int num_chunks, double link_s) : num_chunks_(num_chunks), link_s_(link_s) {}
 
-  // Of the input of a computation; infinity if it has not been computed yet.
+  // When the input of a computation arrives; infinity if it has not been computed yet.
   double of_input(const Action& computation) const {
     if (computation.kind == ActionKind::kWeightBackward) return 0;
     const Action source = result(computation, -1);

@@ -38,7 +38,7 @@ struct TimelineSummary {
   std::vector<std::int64_t> live;
 };
 
-// Of a simulated or a measured timeline. Messages in it count as idle time.
+// Sums up a simulated or a measured timeline. Messages in it count as idle time.
 TimelineSummary summarize(const Timeline& timeline);
 
 // The formulas, for plan_pipeline() with the same arguments and messages that take no time. The

@@ -27,7 +27,7 @@ std::vector<std::size_t> sizes(const PipelineCut& cut) {
   return all;
 }
 
-// Against every way to cut, for all small numbers.
+// Compares with every way to cut, for all small numbers.
 TEST(PipelineCut, NoOtherCutIsBetter) {
   for (const std::int64_t head : {0, 7, 25, 60}) {
     for (std::size_t num_blocks = 1; num_blocks <= 7; ++num_blocks) {

@@ -23,7 +23,8 @@ at::Tensor scratch(at::IntArrayRef shape, at::ScalarType type) {
   return at::empty(shape, type);
 }
 
-// By the stored names: those of the whole model's tensors, each with one of the suffixes.
+// Where tensors are, by their stored names: those of the whole model's tensors, each with one of
+// the suffixes.
 std::map<std::string, TensorPlace> places_of(const StagePlan& plan,
                                              const std::vector<std::string>& suffixes,
                                              const std::vector<NamedTensor>& own) {

@@ -24,8 +24,8 @@ StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, con
 
 // What a trainer with a second model adds to a checkpoint.
 struct AddedState {
-  // In this stage's layout, stored beside the optimizer's: each under the names of the parameters,
-  // with a dot and its own name appended.
+  // They have this stage's layout, and are stored beside the optimizer's: each under the names of
+  // the parameters, with a dot and its own name appended.
   std::vector<NamedTensor> tensors = {};
   std::string reference_hash = {};  // of a frozen model's parameters; empty: there is none
 };

@@ -17,7 +17,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
-#include "step9_diloco/elastic/peer.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 #include "step9_diloco/elastic/worker.hpp"
 
 namespace ladder {
@@ -83,9 +83,9 @@ std::optional<int> average(ElasticAverager& averager, const at::Tensor& values) 
   return averager.finish();
 }
 
-// To the bit the same as adding up in the order of the workers and dividing, at sizes that do not
-// divide, are smaller than the number of workers, and are cut into several pieces, some as long as
-// a message may be. With keys, too.
+// The mean is, to the bit, that of adding up in the order of the workers and dividing, at sizes
+// that do not divide, are smaller than the number of workers, and are cut into several pieces, some
+// as long as a message may be. With keys, too.
 TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
   const TempFolder folder;
   write_curve_keys(folder.path("key"));
@@ -102,7 +102,8 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
       const at::Tensor values = values_of(worker);
       EXPECT_EQ(average(averager, values), num_workers);
       EXPECT_TRUE(values.equal(wanted)) << num_workers << " workers, " << numel;
-      // Its slice from and to each other one, and the other slices: 2(n−1)/n of the values.
+      // A worker's slice goes to and comes from each other one, and so do the other slices:
+      // 2(n−1)/n of the values.
       const std::int64_t theory = 4 * 2 * (num_workers - 1) * numel / num_workers;
       EXPECT_NEAR(averager.counts().num_bytes_sent, theory, 72.0 * 2 * 4 * 4 + 4 * 2 * 4);
       ++toy.outer_steps;

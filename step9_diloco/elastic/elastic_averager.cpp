@@ -195,7 +195,7 @@ void ElasticAverager::start(at::Tensor values) {
                       [this, values = std::move(values)] { return run_round(values); });
 }
 
-// In a thread of its own.
+// Runs in a thread of its own.
 bool ElasticAverager::run_round(const at::Tensor& values) {
   const at::NoGradGuard no_grad;
   const MemoryScope scope(MemoryCategory::kCommunication, "elastic average");

@@ -53,7 +53,7 @@ class ElasticAverager final : public Averager {
   ElasticAverager(const ElasticOptions& options, Log log, Log log_routine = say_nothing);
   ~ElasticAverager() override;
 
-  // Before the first round. `state`: what a worker that is behind receives of another.
+  // To be called before the first round. `state`: what a worker that is behind receives of another.
   // `settings`: what must be the same for all, as must names and sizes of the state's tensors.
   // Lifetime: what `state` refers to outlives the averager.
   void join(const WorkerState& state, GroupSettings settings);
@@ -72,10 +72,11 @@ class ElasticAverager final : public Averager {
   // worker's own state is not finite.
   //
   // False: there is no average to start, and no round to finish; what the worker has learned goes
-  // on. Fewer than the lighthouse's --min-workers would have contributed: the round becomes longer, and those that
-  // have healed contribute at its end. Or it gives up: without a quorum for --patience, or refused by
-  // a group that it has trained with, it says so and asks the run to stop (StopSignal); finish() does likewise without a committed round for so
-  // long. When the run is asked to stop, both wait no longer.
+  // on. Fewer than the lighthouse's --min-workers would have contributed: the round becomes longer,
+  // and those that have healed contribute at its end. Or it gives up: without a quorum for
+  // --patience, or refused by a group that it has trained with, it says so and asks the run to stop
+  // (StopSignal); finish() does so without a committed round for so long. When the run is asked to
+  // stop, both wait no longer.
   bool form_quorum();
   bool has_given_up() const { return has_given_up_; }
   // Throws CheckError if a value is not finite; the round then fails for the others.

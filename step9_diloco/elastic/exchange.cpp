@@ -20,7 +20,7 @@ std::string_view bytes_in(const at::Tensor& values, const ElementRange& slice) {
           static_cast<std::size_t>(4 * slice.numel)};
 }
 
-// To a member, as pieces of a stream.
+// Sends bytes to a member, as pieces of a stream.
 void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const Member& to,
                  MessageKind kind, std::string_view bytes) {
   for (std::int64_t offset = 0; offset < std::ssize(bytes); offset += kPieceBytes)

@@ -13,7 +13,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
-#include "step9_diloco/elastic/peer.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 
 namespace ladder {
 namespace {
@@ -53,7 +53,8 @@ TEST(Exchange, APieceThatIsDamagedFailsTheRound) {
   }
 }
 
-// Or one that is lost. Nothing is adopted, and the worker may turn to another donor.
+// A piece that is lost ends it as well. Nothing is adopted, and the worker may turn to another
+// donor.
 TEST(Heal, ADamagedPieceEndsIt) {
   Healing healing(at::arange(500'000, at::kFloat));
   const Relay relay(healing.receiver.messenger.address(), kFast, {2});

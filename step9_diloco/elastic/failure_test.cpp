@@ -8,9 +8,9 @@
 #include <iostream>
 
 #include "common/core/seed.hpp"
-#include "step9_diloco/elastic/group_test.hpp"
-#include "step9_diloco/elastic/peer.hpp"
 #include "step9_diloco/elastic/report.hpp"
+#include "step9_diloco/elastic/testing/group.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 
 namespace ladder {
 namespace {
@@ -207,8 +207,8 @@ TEST(Failures, ASlowWorkerWithinTheTimeoutFailsNothing) {
   group.expect_calm({0, 1, 2});
 }
 
-// Its heartbeats go on, but its training thread does not: it may cost one join time-out, not one
-// in every round.
+// A worker's heartbeats go on, but its training thread does not: it may cost one join time-out, not
+// one in every round.
 TEST(Failures, AHungTrainerCostsOneTimeoutNotOneInEveryRound) {
   Group group(3);
   group.start({0, 1});
@@ -224,8 +224,8 @@ TEST(Failures, AHungTrainerCostsOneTimeoutNotOneInEveryRound) {
   group.finish();
 }
 
-// Before it gives anything to worker 2, and in the middle of a large state; the donor trains on while
-// it serves.
+// It is killed before it gives anything to worker 2, and in the middle of a large state; the donor
+// trains on while it serves.
 TEST(Failures, ADonorKilledWhileItHealsAnother) {
   Group group(3, "width=1000000 round_timeout=3", "--join-timeout 3");
   group.start({0, 2});

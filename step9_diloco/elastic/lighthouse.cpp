@@ -22,7 +22,7 @@ constexpr double kLasting = 1;  // seconds: a reason that is gone by then is non
 
 constexpr int kMaxAtOnce = 1000;  // reports that are answered before the next look at all workers
 
-// Of tcp://HOST:PORT.
+// The HOST of tcp://HOST:PORT.
 std::string host_of(const std::string& address) {
   const std::string host = address.substr(address.rfind('/') + 1);
   return host.substr(0, host.rfind(':'));
@@ -264,8 +264,8 @@ Heartbeat Lighthouse::known(const Worker& worker) const {
 }
 
 void Lighthouse::publish(Quorum& quorum) {
-  // Its members have given the last round up, or are frozen: one that wakes must not commit it
-  // behind the back of the new one's.
+  // The new quorum's members have given the last round up, or are frozen: one that wakes must not
+  // commit it behind the back of the new one's.
   if (!rounds_.empty() && rounds_.back().decision == Decision::kOpen)
     rounds_.back().decision = Decision::kAbort;
   if (rounds_.size() == kMaxRounds) rounds_.pop_front();

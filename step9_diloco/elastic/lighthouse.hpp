@@ -32,7 +32,7 @@
 
 namespace ladder {
 
-// In place of a report: what does the lighthouse know?
+// Sent in place of a report: what does the lighthouse know?
 inline constexpr const char* kStatusQuestion = "status";
 
 // All that it decides. Nothing here communicates; not thread-safe.
@@ -46,7 +46,7 @@ class Lighthouse {
   // Hears the report, counts its vote, and answers. A report that is older than the worker's last
   // one changes nothing.
   Answer answer(const Report& report);
-  // The same as texts; also tells a worker of another version that it is one, and whoever sends
+  // answer() as texts; also tells a worker that it has another version, and whoever sends
   // kStatusQuestion its status(). Throws CheckError for anything else.
   std::string answer_text(const std::string& text);
 

@@ -59,7 +59,7 @@ class LighthouseTest : public ::testing::Test {
     }
     return last;
   }
-  // Of workers 0 to num_workers − 1, all at outer step 5, for their next request.
+  // The quorum of workers 0 to num_workers − 1, all at outer step 5, for their next request.
   Quorum quorum_of(int num_workers) {
     ++request_;
     for (int worker = 0; worker < num_workers; ++worker) ask(asking(worker, request_, 5));
@@ -124,7 +124,7 @@ TEST_F(LighthouseTest, OnlyContributorsHaveAVote) {
   }
 }
 
-// Of an earlier lighthouse, whose rounds this one does not know.
+// The quorum is an earlier lighthouse's, whose rounds this one does not know.
 TEST_F(LighthouseTest, WhoWakesAfterTheLighthouseWasRestartedDecidesNothing) {
   const Quorum quorum = {.lighthouse_epoch = 5, .id = 7, .members = {{.worker = 0, .process = 1}}};
   for (const Vote choice : {Vote::kNone, Vote::kFor, Vote::kAgainst})
@@ -395,7 +395,7 @@ TEST_F(LighthouseTest, AMemberThatHasMissedTheSumIsNotTakenForOneThatHasIt) {
   EXPECT_NE(watch(100, others_ask), std::nullopt);
 }
 
-// Of a worker that comes back from another lighthouse, whose clock was ahead.
+// A worker comes back from another lighthouse, whose clock was ahead.
 TEST_F(LighthouseTest, QuorumsAreNumberedInTheirOrderEvenIfTheClockGoesBack) {
   const QuorumNumber other = {lighthouse_.epoch() + 1'000'000'000, 97};
   const QuorumNumber first = quorum_of(2).number();

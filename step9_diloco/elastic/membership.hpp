@@ -57,9 +57,9 @@ class Membership {
   std::optional<Quorum> form_quorum(const State& state, double seconds,
                                     const std::function<bool()>& should_stop);
 
-  // Until the round of the last quorum is decided. Votes for its outer step if `is_ready`: this
-  // worker holds the whole average. After `seconds`, or once should_stop(), it votes against it.
-  // Only contributors have a vote: one that heals gives up instead. kUnknown as well if the
+  // Waits until the round of the last quorum is decided. Votes for its outer step if `is_ready`:
+  // this worker holds the whole average. After `seconds`, or once should_stop(), it votes against
+  // it. Only contributors have a vote: one that heals gives up instead. kUnknown as well if the
   // lighthouse does not answer, also not to a report of a second after that or later. Any thread.
   Decision await_decision(
       bool is_ready, double seconds,

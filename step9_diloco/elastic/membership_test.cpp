@@ -8,7 +8,7 @@
 #include <iostream>
 #include <memory>
 
-#include "step9_diloco/elastic/peer.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 
 namespace ladder {
 namespace {
@@ -36,7 +36,7 @@ class MembershipTest : public ::testing::Test {
                             .settings = {{"--lr", "1"}}},
           say_nothing));
   }
-  // Of all workers, each in a thread of its own.
+  // All workers do the work, each in a thread of its own.
   template <class Work>
   auto at_once(Work work) {
     std::vector<std::future<decltype(work(0, *workers_[0]))>> futures;

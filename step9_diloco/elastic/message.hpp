@@ -29,7 +29,7 @@ enum class MessageKind : std::uint32_t {
 };
 inline constexpr int kNumMessageKinds = 3;
 
-// On the wire as in memory: little-endian, as are all machines that libtorch runs on.
+// A message is on the wire as in memory: little-endian, as are all machines that libtorch runs on.
 struct Message {
   char magic[4] = {'L', 'e', '0', '2'};
   MessageKind kind = MessageKind::kSlice;
@@ -84,8 +84,8 @@ class Mailbox {
                                   double seconds);
   void stop_waiting();
 
-  // Of a stream that is still arriving: how many pieces are there. Waits up to `seconds` until
-  // there are more than `known`.
+  // How many pieces of a stream that is still arriving are there. Waits up to `seconds` until there
+  // are more than `known`.
   std::int64_t await_pieces(MessageKind kind, int sender, std::int64_t known, double seconds);
 
  private:

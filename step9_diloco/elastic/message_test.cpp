@@ -35,7 +35,7 @@ TEST(Message, EveryFlippedBitIsDetected) {
     EXPECT_FALSE(decode(good.substr(0, length)).has_value()) << length;
 }
 
-// With a right checksum, but of another version, or with sizes that do not fit together.
+// The checksum is right, but the version is another, or sizes do not fit together.
 TEST(Message, WhatDoesNotFitIsRefused) {
   const auto is_read = [](const auto& change) {
     Message message = example("values");

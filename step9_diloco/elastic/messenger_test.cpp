@@ -12,7 +12,7 @@
 #include "common/core/timer.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "step9_diloco/elastic/peer.hpp"
+#include "step9_diloco/elastic/testing/peer.hpp"
 
 namespace ladder {
 namespace {
@@ -87,7 +87,7 @@ TEST(Messenger, ANewQuorumDoesNotWaitForTheOldOne) {
   EXPECT_TRUE(other.gets("next", 8));
 }
 
-// Of a state that is still served nothing is dropped.
+// Nothing is dropped of a state that is still served.
 TEST(Messenger, AnOlderQuorumsStateIsKept) {
   Post one, other;
   const Relay link(other.messenger.address(), 4e6);
@@ -100,7 +100,8 @@ TEST(Messenger, AnOlderQuorumsStateIsKept) {
   EXPECT_TRUE(other.gets("state"));
 }
 
-// Or one of several parts. One that is too long ends the connection: it is not even received.
+// A message of several parts is refused as well. One that is too long ends the connection: it is
+// not even received.
 TEST(Messenger, ADamagedMessageIsRefused) {
   Post one;
   Stranger stranger(one.messenger.address(), zmq::socket_type::push);

@@ -105,7 +105,7 @@ std::string obstacle_of(const Standing& standing, const QuorumRules& rules, doub
     return concat("watches until all ", rules.num_workers, " workers have had time to report");
   if (num_asking < rules.min_workers)
     return concat("fewer than --min-workers ", rules.min_workers, " ask for one");
-  // Of workers that all ask, none is left that might come with it: it is lost.
+  // If all workers ask, none is left that might come with the state: it is lost.
   if (rules.run != 0 && !standing.has_run && num_asking < rules.num_workers)
     return concat("waits for a worker that has a state of run ", id_text(rules.run),
                   ": those that ask have none");

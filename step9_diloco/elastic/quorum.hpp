@@ -6,7 +6,7 @@
 //   lost       no heartbeat for a while: killed, or its machine is gone
 //   hung       heartbeats arrive (a thread sends them), but no inner step for the join time-out
 //   training   worth waiting for, until the first that asked has waited for the join time-out
-//   healing    likewise: without it, it would be behind again as soon as it is healed
+//   healing    worth waiting for as well: without that, it would be behind again as soon as it is healed
 //   ahead      training or healing, and its state is newer than that of all who ask: waited for
 //              until it asks too, is hung or is lost
 //
@@ -146,7 +146,7 @@ struct Quorum {
   bool operator==(const Quorum&) const = default;
 };
 
-// By which states are compared: the larger is the newer.
+// States are compared by this: the larger is the newer.
 struct Newness {
   QuorumNumber last_quorum;
   std::int64_t outer_steps = 0;

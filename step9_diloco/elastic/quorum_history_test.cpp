@@ -146,7 +146,7 @@ class Past {
            now_s_ - worker.progress_s <= rules_.join_timeout_s;
   }
 
-  // Also from the moment on in which the lighthouse agrees on its state.
+  // A worker is fresh also from the moment on in which the lighthouse agrees on its state.
   bool is_fresh(const SimulatedWorker& worker) const {
     const Heartbeat& beat = worker.report.beat;
     const Member* const self = worker.answer ? &worker.answer->member(beat.worker) : nullptr;

@@ -32,7 +32,7 @@ namespace ladder {
 
 inline constexpr std::int64_t kReportVersion = 3;
 
-// On the outer step of a round: for it, by a contributor that holds the whole average.
+// A vote on the outer step of a round; kFor is that of a contributor that holds the whole average.
 enum class Vote { kNone, kFor, kAgainst };
 
 // What becomes of a round. The lighthouse alone decides, and never changes its mind.

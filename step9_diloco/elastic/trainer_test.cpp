@@ -52,7 +52,7 @@ class ElasticTrainer : public ProcessTest {
   std::map<int, std::unique_ptr<Program>> workers_;
 };
 
-// The others go on, and the one that comes back has their model at the end.
+// The other workers go on, and the one that comes back has their model at the end.
 TEST_F(ElasticTrainer, AWorkerThatIsKilledAndComesBackEndsWithTheOthersModel) {
   for (int worker = 0; worker < 3; ++worker) start(worker, "--save-every 60 --keep 1");
   ASSERT_TRUE(workers_[1]->wait_for_output("step 240/"));
@@ -84,8 +84,8 @@ TEST_F(ElasticTrainer, AWorkerThatIsStoppedLeaves) {
   EXPECT_EQ(report(0)["param_hash"], report(1)["param_hash"]);
 }
 
-// In the middle of the only round that there is, with nothing in flight or with all of it. What
-// follows a resume is what would have followed without the signal, to the bit.
+// The stop is in the middle of the only round that there is, with nothing in flight or with all of
+// it. What follows a resume is what would have followed without the signal, to the bit.
 TEST_F(ElasticTrainer, AStopInTheMiddleOfARoundLosesNothing) {
   for (const int delay : {0, 599}) {
     const std::string alone =

@@ -14,7 +14,7 @@
 
 namespace ladder {
 
-// To the console, unless the run is quiet: "worker 1 has healed from worker 2".
+// Writes to the console, unless the run is quiet: "worker 1 has healed from worker 2".
 Log worker_log(const TrainOptions& options);
 
 // The samples of this worker, dealt as to the ranks of step 2.

@@ -101,7 +101,7 @@ class AveragerChecks : public Examination {
         [=](std::int64_t numel) { return at::full({numel}, infinity); });
   }
 
-  // To the bit: (((x0 + x1) + x2) + …) / N.
+  // The average is, to the bit, (((x0 + x1) + x2) + …) / N.
   void adds_up_in_the_order_of_the_workers() {
     examine_averages(
         "the order of the sum",

@@ -194,7 +194,7 @@ class DilocoChecks : public Examination {
            bytes);
   }
   static std::int64_t gradient_bytes() { return read_memory().live(MemoryCategory::kGradients); }
-  // But for what the judge itself has in flight.
+  // All but what the judge itself has in flight.
   static std::int64_t bytes_held() {
     const MemoryReading memory = read_memory();
     return memory.total_live_bytes - memory.live(MemoryCategory::kCommunication);

@@ -24,7 +24,7 @@ struct SmallWorker {
   }
 };
 
-// Its donor, if the quorum knows these outer steps and this shared tensor.
+// The worker's donor, if the quorum knows these outer steps and this shared tensor.
 Member donor_of(std::string_view bytes) {
   SmallWorker donor;
   FuzzBytes rest(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());

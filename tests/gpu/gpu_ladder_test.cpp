@@ -120,8 +120,8 @@ TEST_ON_PROCESSES(GpuLadder, EveryOptimizerEqualsTheOracle) {
   }
 }
 
-// With and without CUDA graphs: to the bit, in every precision. An epoch ends within the run, with
-// fewer rows, and an evaluation comes in between.
+// Runs with and without CUDA graphs are equal to the bit, in every precision. An epoch ends within
+// the run, with fewer rows, and an evaluation comes in between.
 TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
   if (size_ > 1) return;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {

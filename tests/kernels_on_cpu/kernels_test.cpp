@@ -110,7 +110,7 @@ TEST_F(KernelsOnCpu, AdamWUnscalesInFp32) {
                          updated(scaled.to(at::kFloat).mul_(kClip * 0x1p-16), 1)));
 }
 
-// Of whole blocks, of less than one, and of more than the grid has groups of threads.
+// The sums are of whole blocks, of less than one, and of more than the grid has groups of threads.
 TEST_F(KernelsOnCpu, BlockSumsHaveTheBitsOfNorm) {
   at::manual_seed(8);
   for (const at::ScalarType type : kFloatTypes) {
@@ -124,8 +124,8 @@ TEST_F(KernelsOnCpu, BlockSumsHaveTheBitsOfNorm) {
   }
 }
 
-// From the start of a block, and from within one; more elements than the grid has threads, two of
-// which are beyond the range or no number.
+// Rounds from the start of a block, and from within one; more elements than the grid has threads,
+// two of which are beyond the range or no number.
 TEST_F(KernelsOnCpu, RoundToQuantaHasTheBitsOfExactSums) {
   at::manual_seed(15);
   for (const at::ScalarType type : kFloatTypes) {
@@ -151,8 +151,8 @@ TEST_F(KernelsOnCpu, RoundToQuantaHasTheBitsOfExactSums) {
   }
 }
 
-// Into memory of its own, into a piece, and of more pieces than one pass takes; more elements than
-// the grid has threads.
+// Folds into memory of its own, into a piece, and more pieces than one pass takes; more elements
+// than the grid has threads.
 TEST_F(KernelsOnCpu, FoldHasTheBitsOfTheFoldOnTheCpu) {
   at::manual_seed(9);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kInt}) {

@@ -33,7 +33,7 @@ class Climber {
 
   // Trains on all ranks, and compares what each holds and sends with theory.
   FinishedRun climb(const Trainer& rung, TrainOptions options);
-  // The same on these ranks' own communicator, such as one with another transport.
+  // Climbs on these ranks' own communicator, such as one with another transport.
   FinishedRun climb(const Trainer& rung, TrainOptions options, Communicator& comm);
   // Trains on the first num_ranks ranks; the others wait and get an empty report.
   FinishedRun climb_on(int num_ranks, const Trainer& rung, TrainOptions options);

@@ -38,7 +38,7 @@ bool is_llama(const ModelOptions& model) {
   return model.family == ModelFamily::kLlama;
 }
 
-// Of a Llama: all channels of its keys, and the width of its MLP.
+// All channels of a Llama's keys, and the width of its MLP.
 std::int64_t key_channels(const ModelOptions& model) {
   return model.channels / model.heads * model.kv_heads;
 }

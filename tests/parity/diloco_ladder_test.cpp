@@ -174,8 +174,8 @@ TEST_ON_RANKS(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
   }
 }
 
-// Its ranks are numbered backwards, or from another one on: each is another worker, and a transport
-// that adds in the order of ranks adds in another order of workers.
+// A group whose ranks are numbered backwards, or from another one on: each is another worker, and a
+// transport that adds in the order of ranks adds in another order of workers.
 class ChangedPlaces : public ForwardingCommunicator {
  public:
   ChangedPlaces(std::unique_ptr<Communicator> inner, int place)
@@ -192,8 +192,8 @@ class ChangedPlaces : public ForwardingCommunicator {
   int place_;
 };
 
-// With exact sums: a worker is its number, and with it its rows and its files in a checkpoint. Which
-// rank is which worker changes no bit, also from the middle of a run on. In order it does.
+// Where sums are exact, a worker is its number, and with it its rows and its files in a checkpoint.
+// Which rank is which worker changes no bit, also from the middle of a run on. In order it does.
 TEST_ON_PROCESSES(DilocoLadder, WorkersMayChangePlacesIfSumsAreExact) {
   Trainer rung = diloco();
   rung.starts_by_broadcast = false;  // all with the same seed, as worker 0 is on any rank

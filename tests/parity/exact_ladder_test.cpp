@@ -39,7 +39,7 @@ FinishedRun plain_loop(Climber& climber, const TrainOptions& options) {
   return run;
 }
 
-// On rank 0, which knows the other run.
+// Compares on rank 0, which knows the other run.
 void expect_same(const Climber& climber, const FinishedRun& run, const FinishedRun& wanted) {
   if (climber.rank() != 0) return;
   EXPECT_THAT(differences(run, wanted), IsEmpty());
@@ -102,8 +102,8 @@ TEST(ExactLadder, StepsThatLeaveTheRangeAreTakenAgain) {
       expect_same(climber, climber.climb(rung, options), plain);
 }
 
-// The same rows, up to rounding; what is sent; and what is held, but for 4 bytes a block. In order, all
-// steps are equal up to the order of their sums.
+// Rows are equal up to rounding; so are what is sent, and what is held but for 4 bytes a block. In
+// order, all steps are equal up to the order of their sums.
 TEST(ExactLadder, SendsAndHoldsWhatOrderedSumsDo) {
   Climber climber;
   std::vector<Trainer> all = rungs();

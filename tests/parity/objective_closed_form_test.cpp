@@ -101,7 +101,7 @@ TEST_F(ObjectiveClosedForm, ACacheOfAnotherModelOrOtherDataIsStale) {
     expect_throws<CheckError>([&] { climb(other); }, {"is stale: its " + what + " is "});
     climber_.wait_for_all();
   };
-  // The same parameters say something else with other heads, and in another precision.
+  // Equal parameters say something else with other heads, and in another precision.
   TrainOptions other_heads = cached, other_precision = cached;
   other_heads.output.init_from = {};
   other_heads.model.heads = 4;
@@ -137,7 +137,7 @@ TEST_F(ObjectiveClosedForm, ADamagedCacheIsRefused) {
   expect_throws<CheckError>([&] { climb(cached); }, {"is damaged: its values hash to "});
 }
 
-// Before the reference is even read: here its parameters are missing.
+// It fails before the reference is even read: here its parameters are missing.
 TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   TrainOptions cached = options(dpo_from_cache(), 1);
   cached.set<ObjectiveOptions>().dpo.reference = state_of_reference();

@@ -65,7 +65,8 @@ TEST_F(ObjectiveLadder, LearnsTheNextTokenAsStepEightDoes) {
   EXPECT_EQ(run.report.metrics, wanted.report.metrics);
 }
 
-// Between steps, these keep a position among documents, a reference, a cache and a teacher.
+// These objectives keep a position among documents, a reference, a cache and a teacher between
+// steps.
 TEST_F(ObjectiveLadder, AResumedRunContinuesAsIfItHadNotStopped) {
   for (const ObjectiveCase& which : {lm_by_documents(), dpo_by_pairs(), dpo_from_cache(),
                                      self_distillation(SinkhornScope::kBatch)}) {
@@ -88,8 +89,8 @@ TEST_F(ObjectiveLadder, AResumedRunContinuesAsIfItHadNotStopped) {
   }
 }
 
-// Until all replicas together have 6 documents, 2 in each microbatch: 3 microbatches of one
-// replica.
+// A step ends when all replicas together have 6 documents, 2 in each microbatch: 3 microbatches of
+// one replica.
 TEST_F(ObjectiveLadder, AFixedNumberOfDocumentsIsAFixedNumberOfMicrobatches) {
   const int num_replicas = climber_.size() == 4 ? 2 : 1;
   const int num_stages = climber_.size() / num_replicas;

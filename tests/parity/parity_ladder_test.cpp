@@ -91,7 +91,7 @@ void climb_all(const std::vector<Configuration>& configurations) {
 
 class ParityLadder {};
 
-// On threads three configurations, of which each has something that the others lack.
+// Threads train three configurations, of which each has something that the others lack.
 TEST_ON_RANKS(ParityLadder, EveryStepEqualsTheOracle) {
   const std::vector<Configuration> all = covering_set();
   climb_all(ranks_are_processes() ? all : std::vector{all[1], all[8], all[10]});

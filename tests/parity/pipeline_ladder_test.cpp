@@ -45,9 +45,9 @@ TrainOptions with_shape(TrainOptions options, const Shape& shape) {
 constexpr Schedule kSchedules[] = {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble,
                                    Schedule::kInterleaved};
 
-// On every number of stages that divides the ranks (a single one on up to two ranks), microbatches
-// that the stages do not divide, uneven cuts and two flushes; on as many stages as ranks also one
-// flush that they do divide. Enough blocks for any schedule.
+// Shapes for every number of stages that divides the ranks (a single one on up to two ranks),
+// microbatches that the stages do not divide, uneven cuts and two flushes; with as many stages as
+// ranks also one flush that they do divide. Enough blocks for any schedule.
 std::vector<Shape> shapes_on(int num_ranks) {
   std::vector<Shape> shapes = {
       {.num_stages = num_ranks, .num_microbatches = 2 * num_ranks, .layers = 2 * num_ranks}};
@@ -61,7 +61,7 @@ std::vector<Shape> shapes_on(int num_ranks) {
   return shapes;
 }
 
-// The same shape by every schedule that it can have.
+// The shape with every schedule that it can have.
 std::vector<Shape> every_schedule(Shape shape) {
   std::vector<Shape> shapes;
   for (const Schedule schedule : kSchedules) {

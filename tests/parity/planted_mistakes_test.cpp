@@ -70,7 +70,7 @@ Trainer rung_for(const PlantedAnswer& mistake) {
   return rung;
 }
 
-// On this rank: what is wrong with the run, or why there is none.
+// What is wrong with the run on this rank, or why there is none.
 std::string what_shows(Climber& climber, const Trainer& rung, const TrainOptions& options,
                        const PlantedAnswer& mistake, const FinishedRun& right) {
   std::string all;
@@ -85,8 +85,8 @@ std::string what_shows(Climber& climber, const Trainer& rung, const TrainOptions
   return all;
 }
 
-// Those that stand in a file show in the first step, and are played on two configurations; lines
-// are left out on the first one.
+// Mistakes of a file show in the first step, and are played on two configurations; lines are left
+// out on the first one.
 TEST(PlantedMistakes, AreFound) {
   Climber climber;
   for (const Configuration& configuration : {covering_set()[1], covering_set()[2]}) {

@@ -14,7 +14,7 @@ const Trainer& oracle();
 const std::vector<Trainer>& rungs();
 // Step 8. Its ranks are not only replicas, so pipeline_ladder_test climbs it by itself.
 const Trainer& pipeline();
-// Its chapter objectives, which objective_ladder_test climbs.
+// Step 8's chapter objectives, which objective_ladder_test climbs.
 const Trainer& pipeline_with_objectives();
 // Step 9. It trains otherwise than all the others, so diloco_ladder_test climbs it by itself.
 const Trainer& diloco();

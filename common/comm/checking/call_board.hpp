@@ -77,7 +77,7 @@ class CallBoard {
   void announce_end();
   std::string verdict_if_any();
   std::string read(const std::string& key);  // nothing: it is not there
-  // Of those ranks, which have not made the call yet.
+  // Those of `ranks` that have not made the call yet.
   std::vector<int> missing(const Call& call, const std::vector<int>& ranks);
   RankCalls read_rank(int rank);
   std::vector<RankCalls> read_all();

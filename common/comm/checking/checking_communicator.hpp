@@ -49,7 +49,7 @@ class CheckingCommunicator final : public ForwardingCommunicator {
   std::string sequence_of_collectives() const;
 
   std::shared_ptr<CallBoard> board_;
-  // That of split(), which is none of the caller's. Shared as the inner meter is.
+  // Counts what split() sends, which is none of the caller's traffic. Shared as the inner meter is.
   std::shared_ptr<Traffic> own_traffic_ = std::make_shared<Traffic>();
   Group group_;
   int num_splits_ = 0;

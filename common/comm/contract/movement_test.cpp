@@ -67,7 +67,7 @@ TEST_ON_RANKS(Movement, ReceivesOfOneTagAreServedInTheirOrder) {
   EXPECT_TRUE(bits_equal(received, at::arange(20, at::kFloat).unsqueeze(1).expand({20, 3})));
 }
 
-// In a new group, whose first collectives have the tags that messages have as well.
+// The first collectives of a new group have the tags that its messages have as well.
 TEST_ON_RANKS(Movement, PointToPointDoesNotMeetCollectives) {
   if (size_ == 1) return;
   const auto comm = comm_.split(0, rank_);

@@ -99,7 +99,7 @@ class Disorder : public RankTest {
     }
   }
 
-  // From each rank to the next one, in a ring.
+  // Each rank sends to the next one, in a ring.
   void start_messages(Communicator& comm, Random& random, std::uint64_t seed,
                       std::vector<Started>& all) const {
     if (size_ == 1) return;

@@ -25,7 +25,7 @@ struct KeyedGroup : MessageGroup {
   std::string prefix;  // of the group's keys
   std::int64_t num_barriers = 0;
   std::int64_t num_splits = 0;
-  // Between this rank and a peer: the next position of messages with the caller's tag.
+  // The next position of messages with the caller's tag between this rank and a peer.
   std::map<std::pair<int /*peer*/, int /*tag*/>, std::int64_t> num_sent, num_received;
 };
 

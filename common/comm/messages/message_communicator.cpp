@@ -37,8 +37,8 @@ class MessageOperation {
   void advance();  // as far as possible without waiting
   void idle(double waited_s) { messages_->idle(waited_s); }
   bool is_done() const { return phase_ == Phase::kDone; }
-  // Its position among the group's collectives, which determines the tag; -1 for point-to-point
-  // operations and barriers.
+  // The operation's position among the group's collectives, which determines the tag; -1 for
+  // point-to-point operations and barriers.
   std::int64_t number() const { return number_; }
   const MessageGroup& group() const { return *group_; }
 

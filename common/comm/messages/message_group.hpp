@@ -25,14 +25,15 @@ class Messages {
  public:
   virtual ~Messages() = default;
 
-  // Both only start. The bytes must stay untouched and alive until test() returns true. Messages
-  // from one sender on one channel with one tag arrive in the order in which they were sent, and
-  // fill the receives in the order of their calls. An empty message is not sent. Traffic is counted
-  // at the sender.
+  // send() and receive() only start. The bytes must stay untouched and alive until test() returns
+  // true. Messages from one sender on one channel with one tag arrive in the order in which they
+  // were sent, and fill the receives in the order of their calls. An empty message is not sent.
+  // Traffic is counted at the sender.
   virtual void send(Channel channel, const std::byte* data, std::int64_t bytes, int peer,
                     int tag) = 0;
   virtual void receive(Channel channel, std::byte* data, std::int64_t bytes, int peer, int tag) = 0;
-  // Not counted as traffic; in flight until every rank of the group has called it.
+  // A barrier is not counted as traffic, and is in flight until every rank of the group has called
+  // it.
   virtual void barrier() = 0;
 
   // Makes progress; true once everything has left and arrived. Throws CheckError, once, if a

@@ -262,7 +262,7 @@ MpiProcess::~MpiProcess() {
 }
 
 void MpiProcess::abort(int exit_code) {
-  // So that mpirun passes on what this rank has said before it speaks itself.
+  // A pause, so that mpirun passes on what this rank has said before it speaks itself.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);  // MPI_Abort is not guaranteed to end this process

@@ -9,7 +9,8 @@
 namespace ladder {
 namespace {
 
-// Their addresses take half of a kernel's parameters; a longer list is folded in several passes.
+// The addresses of so many pieces take half of a kernel's parameters; a longer list is folded in
+// several passes.
 constexpr int kPiecesPerPass = 256;
 
 template <class Number>

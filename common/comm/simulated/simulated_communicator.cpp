@@ -50,7 +50,7 @@ class SimulatedWork final : public Work {
   double end_s_;
 };
 
-// Not counted by autograd, as with the other transports.
+// Autograd does not count what is written there, as with the other transports.
 at::Tensor rows_of(const at::Tensor& tensor, std::int64_t num_rows) {
   return tensor.variable_data().view({num_rows, tensor.numel() / num_rows});
 }
@@ -86,7 +86,7 @@ void answer(const Operation& operation, int size, int rank) {
   }
 }
 
-// Of the root, or of the rank that sends most: no slice is longer than rank 0's.
+// What the root sends, or the rank that sends most: no slice is longer than rank 0's.
 OpTraffic sent_by_slowest(const Operation& operation, int size) {
   const int slowest = operation.kind == CommOp::kBroadcast ? operation.peer : 0;
   return traffic_of(operation, size, slowest)[operation.kind];

@@ -26,7 +26,7 @@ std::int64_t num_packets(std::int64_t bytes) {
   return bytes == 0 ? 1 : (bytes - 1) / kPacketBytes + 1;
 }
 
-// Of the message, in packet `index`.
+// How many of the message's bytes are in packet `index`.
 std::size_t packet_bytes(std::int64_t bytes, std::int64_t index) {
   return static_cast<std::size_t>(std::min(kPacketBytes, bytes - index * kPacketBytes));
 }

@@ -57,7 +57,7 @@ class ThreadRanks {
     std::int64_t num_seen = 0;
     bool has_left = false;
   };
-  // With the lock.
+  // The caller holds the lock.
   void tell(int rank);
   void tell_all();
   std::string name_of(int rank) const;  // "rank 1 of all 3"
@@ -134,7 +134,7 @@ class ThreadMessages final : public KeyedMessages {
     int receiver;
   };
   int member(int rank) const { return group_.members[static_cast<std::size_t>(rank)]; }
-  // With the lock.
+  // The caller holds the lock.
   void expect_more_of(int peer) {
     const int rank = member(peer);
     if (!ranks_.failure_.empty()) error_ = ranks_.failure_;

@@ -78,7 +78,7 @@ void nap() {
   std::this_thread::sleep_for(std::chrono::milliseconds(3));
 }
 
-// The others wait already, or are about to.
+// The other ranks wait already, or are about to.
 TEST(AThreadThatEnds, WakesThoseThatWait) {
   for (std::size_t i = 0; i < operations().size(); ++i) {
     for (const auto& [fails, is_late] :
@@ -104,7 +104,7 @@ TEST(AThreadThatEnds, WakesThoseThatWait) {
   }
 }
 
-// The others wait for each other, and test().
+// The other ranks wait for each other, and test().
 TEST(AThreadThatEnds, WakesThoseThatDoNotNeedIt) {
   const auto body = [](Communicator& comm) {
     const auto part = comm.split(comm.rank() == kEnding ? 0 : 1, 0);

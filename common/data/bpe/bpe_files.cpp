@@ -87,7 +87,7 @@ void read_model(const json& file, BpeDescription& description) {
   read_merges(model.member("merges"), description);
 }
 
-// Without its id.
+// Reads all of an added token but its id.
 AddedToken read_token(const JsonSettings& token) {
   AddedToken added{.content = token.text("content")};
   for (const char* name : {"single_word", "lstrip", "rstrip"}) token.only(name, {nullptr, false});
@@ -128,7 +128,7 @@ class AddedTokens {
     const auto found = description_.vocabulary.find(content);
     return found == description_.vocabulary.end() ? std::nullopt : std::optional(found->second);
   }
-  // One that `file` adds to the tokenizer's, or repeats: then what it says of it counts.
+  // Adds a token of `file`; if the tokenizer has it already, what `file` says of it counts.
   void add(const AddedToken& token, const std::string& file) {
     check(!token.content.empty(), file, ": the added token ", token.id, " is empty");
     const std::optional<std::uint32_t> known = id_of(token.content);
@@ -153,7 +153,7 @@ std::uint32_t read_key(const std::string& key, const std::string& file, const st
   return read_id(is_number ? json(id) : json(key), file, token);
 }
 
-// Those that transformers adds to tokenizer.json: of `config`, or else of added_tokens.json.
+// Reads what transformers adds to tokenizer.json: tokens of `config`, or else of added_tokens.json.
 void read_added_beside(const fs::path& folder, const json& config, AddedTokens& added) {
   const std::string path = folder / kConfig;
   if (const auto decoder = config.find("added_tokens_decoder"); decoder != config.end()) {
@@ -305,7 +305,7 @@ void count_tokens(BpeDescription& description) {
           " tokens, but none with the id ", id, "; ids must have no holes");
 }
 
-// Of tokenizer_config.json; without added_tokens_decoder, special_tokens_map.json counts more.
+// Reads tokenizer_config.json; without added_tokens_decoder, special_tokens_map.json counts more.
 json read_config(const fs::path& folder) {
   json config = fs::exists(folder / kConfig) ? read_object(folder / kConfig) : json::object();
   const fs::path map = folder / "special_tokens_map.json";

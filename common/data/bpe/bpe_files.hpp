@@ -39,7 +39,7 @@ struct BpeDescription {
   std::string padding;
   std::optional<std::uint32_t> bos, eos;  // ids of bos_token and eos_token, where these are named
 
-  // Of the vocabulary and of added tokens, without holes.
+  // The number of ids, those of added tokens included; they have no holes.
   std::int64_t vocab_size = 0;
 };
 

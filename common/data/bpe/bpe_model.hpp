@@ -52,8 +52,8 @@ class BpeModel {
   }
   bool has_token(char byte) const { return token_of_byte_[static_cast<unsigned char>(byte)] >= 0; }
   void merge_bytes(std::string_view piece, std::vector<std::uint32_t>& tokens);
-  // Of these tokens, which are all of the piece's. It need not be kept in the cache, because a token
-  // tells of how many bytes it was merged.
+  // `tokens` are all of the piece's. Spans need not be kept in the cache, because a token tells of
+  // how many bytes it was merged.
   void append_spans(std::string_view piece, std::span<const std::uint32_t> tokens,
                     std::vector<TextSpan>& spans) const;
 

@@ -31,7 +31,7 @@ std::uint32_t id_of(const std::string& content, const BpeDescription& descriptio
   return added != description.added.end() ? added->id : description.vocabulary.at(content);
 }
 
-// Of all that decides about ids.
+// The hash of all that decides about ids.
 std::string hash_of(const BpeDescription& description) {
   ByteHash hash;
   const auto add = [&](const std::string& text) {

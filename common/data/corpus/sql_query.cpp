@@ -103,7 +103,7 @@ SqlCondition sample_text_condition(const CorpusColumn& column, Random& random) {
   return condition;
 }
 
-// Whose rows the conditions are about.
+// The table whose rows the conditions are about.
 const CorpusTable& table_of_conditions(const SqlQuery& query, const CorpusSchema& schema) {
   return query.is_join ? *schema.other : schema.main;
 }
@@ -188,7 +188,7 @@ std::string fill(std::string_view text, const WordOf& word_of) {
   return filled;
 }
 
-// Both in SQL and in English; `name_of` says how a column is called there.
+// Fills in a condition, in SQL or in English; `name_of` says how a column is called there.
 template <class NameOf>
 std::string fill(std::string_view text, const SqlCondition& condition, const NameOf& name_of) {
   return fill(text, [&](char letter) {

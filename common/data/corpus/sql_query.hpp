@@ -15,9 +15,9 @@ namespace ladder {
 
 using Templates = std::vector<std::string_view>;
 
-// In shapes: `@a` the column, `@b` the second, `@g` the group, `@o` the order, `@d` its direction,
-// `@h` the same as highest or lowest, `@n` the number, `@f` the aggregate, `@t` the table, `@w` its
-// rows that meet the conditions.
+// In a shape, `@a` is the column, `@b` the second, `@g` the group, `@o` the order, `@d` its
+// direction, `@h` the same as highest or lowest, `@n` the number, `@f` the aggregate, `@t` the
+// table, `@w` its rows that meet the conditions.
 struct SqlShape {
   int weight;  // how often it is sampled, of 16
   std::string_view sql;
@@ -29,7 +29,7 @@ struct SqlAggregate {
   Templates words;
 };
 
-// In operators: `@c` the column, `@v` the value, `@u` the upper bound.
+// In an operator, `@c` is the column, `@v` the value, `@u` the upper bound.
 struct SqlOperator {
   int weight;  // how often it is sampled, of 8
   std::string_view sql;

@@ -51,7 +51,7 @@ std::optional<std::vector<std::int64_t>> history_of(const fs::path& checkpoint) 
   }
 }
 
-// To be deleted: a kill in between must not leave half a checkpoint under its name.
+// Renames what is to be deleted: a kill in between must not leave half a checkpoint under its name.
 fs::path hide(const fs::path& checkpoint) {
   const fs::path hidden =
       checkpoint.parent_path() / concat(kPartialPrefix, "old_", checkpoint.filename().string());

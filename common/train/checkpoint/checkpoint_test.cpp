@@ -384,7 +384,7 @@ TEST_F(CheckpointTest, NothingIsEverReplaced) {
   EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(state_.parameters));
 }
 
-// Of a run whose state was replaced by an older one. What goes on from there is newer.
+// The run's state was replaced by an older one. What goes on from there is newer.
 TEST_F(CheckpointTest, TheNewerHistoryIsTheNewerCheckpoint) {
   const auto save = [&](std::int64_t step, std::vector<std::int64_t> history) {
     TrainState state = state_;

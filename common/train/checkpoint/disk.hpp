@@ -11,7 +11,7 @@ namespace ladder {
 // Throws CheckError with the name and the reason.
 std::string read_text_file(const std::string& path);
 
-// The same for a file of others: it must be an ordinary one of at most so many bytes.
+// Reads a file that others wrote: it must be an ordinary one of at most so many bytes.
 std::string read_text_file(const std::string& path, std::uintmax_t most_bytes);
 
 // Writes the file under another name, flushes it and renames it into place: after a crash a reader

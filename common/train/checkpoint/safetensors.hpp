@@ -57,7 +57,7 @@ class SafetensorsReader {
   // Throws CheckError with the file's name and what is wrong with it.
   explicit SafetensorsReader(std::string path);
 
-  // In the order of their data.
+  // The tensors, in the order of their data.
   const std::vector<StoredTensor>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 

@@ -54,7 +54,7 @@ StateTensors in_fp32(const StateTensors& tensors);
 // tensors, however they are laid out. Calls for_each(); empty on a rank that sees no values.
 std::string tensor_hash(const StateTensors& tensors);
 
-// The same hash for tensors that arrive one by one, in the order of their names.
+// tensor_hash() of tensors that arrive one by one, in the order of their names.
 class TensorHash {
  public:
   void update(const std::string& name, const at::Tensor& values);

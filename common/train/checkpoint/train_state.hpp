@@ -46,14 +46,14 @@ struct TrainState {
   bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
   std::optional<ModelOptions> model = {};  // nothing: what no shape tells of it is not known
   std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
-  // Of the training and the validation data: {"samples", "tokens", "hash"} by name.
+  // What the training and the validation data are: {"samples", "tokens", "hash"} by name.
   KnownJson data_contents = {};
 };
 
 // The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches);
 
-// The same with these tensors instead of a whole replica's.
+// The state with these tensors instead of a whole replica's.
 TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
                     BatchStream& batches);
 

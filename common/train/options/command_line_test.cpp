@@ -189,7 +189,7 @@ TEST(Options, AModelIsAFamily) {
   expect_refusal({"--model", "llama", "--kv-heads", "3"}, {"--heads 4", "--kv-heads 3"});
 }
 
-// Its shape, but for what has been given as well.
+// The shape is the model's, but for what has been given as well.
 TEST(Options, ANamedModelHasAShape) {
   const ModelOptions model = parse({"--model", "smollm2-135m"}).options.model;
   EXPECT_EQ(model.family, ModelFamily::kLlama);

@@ -60,7 +60,7 @@ OptionTable::Row& OptionTable::add(const Texts& texts, const Value& value, const
     check_usage(assign(text), name, " is '", excerpt(text), "', it must be ",
                 expected_value(option));
   };
-  // Of an option that can be alone, CLI11 would take a default for the value.
+  // CLI11 would take a default for the value of an option that can be alone.
   parser_.add_option_function<std::string>(texts.name, read, texts.help)
       ->type_name(texts.type)
       ->default_str(can_be_alone ? "" : texts.current)
@@ -80,7 +80,7 @@ Json OptionTable::values(const std::string& heading) const {
 
 namespace {
 
-// Of options that nobody parses.
+// The table of options that nobody parses.
 struct OwnTable {
   explicit OwnTable(const TrainOptions& of) : options(of), table(parser, options) {}
   TrainOptions options;

@@ -69,7 +69,7 @@ class OptionTable {
     checks_.push_back([&member, range, name] { check_is_in(range, name, member); });
     return value(name, member, help);
   }
-  // The same, for an option that may be given without a value; then it is `alone`.
+  // Like number(), for an option that may be given without a value; then it is `alone`.
   template <class Number>
   Row& number_or_alone(const char* name, Number& member,
                        const std::type_identity_t<Range<Number>>& range,

@@ -56,7 +56,7 @@ struct TrainOptions {
   bool is_deterministic = true;  // on a GPU: kernels that give the same bits in every run
   Transport transport = Transport::kAuto;
   NcclOptions nccl;  // of the nccl transport
-  // To start as threads of this process, or to simulate; 0 with any other transport.
+  // How many to start as threads of this process, or to simulate; 0 with any other transport.
   int num_ranks = 0;
   int simulated_rank = 0;          // which of them this process is
   double check_collectives_s = 0;  // how long a rank may wait; 0: nothing is checked
@@ -73,7 +73,7 @@ struct TrainOptions {
     const Options* found = own.find<Options>();
     return found != nullptr ? *found : kDefaults;
   }
-  // The same, to be changed; added if the step has none.
+  // The step's own Options, to be changed; added if the step has none.
   template <class Options>
   Options& set() {
     return own.add<Options>();
@@ -105,7 +105,7 @@ BatchShape batch_shape(const TrainOptions& options);
 // The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.
 std::int64_t microbatches_per_step(const TrainOptions& options);
 
-// Those of an optimizer step on all replicas together.
+// The microbatches of an optimizer step on all replicas together.
 std::int64_t microbatches_of_all(const TrainOptions& options, std::int64_t num_replicas);
 
 // The rows of a whole optimizer step (the global, or effective, batch) on so many replicas. If its
@@ -118,7 +118,7 @@ bool needs_loss_scale(const TrainOptions& options);
 // All options by their command-line names, with their current values.
 Json to_json(const TrainOptions& options);
 
-// Those that shape the model. Ranks that differ in one of them cannot exchange parameters.
+// The options that shape the model. Ranks that differ in one of them cannot exchange parameters.
 Json model_to_json(const TrainOptions& options);
 
 }  // namespace ladder

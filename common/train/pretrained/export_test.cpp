@@ -231,7 +231,7 @@ TEST_F(ExportedTokensTest, AClassGetsNoDefaultTokenBeyondTheVocabulary) {
   expect("<|endoftext|>", false, nullptr);
 }
 
-// From a folder of transformers to a run, and on to the next run.
+// Settings pass from a folder of transformers to a run, and on to the next run.
 TEST_F(ExportTest, WhatARunStartedFromTellsItsExport) {
   const auto export_of = [&](const std::string& run, std::int64_t context) {
     ModelOptions model = small_llama();
@@ -405,7 +405,7 @@ TEST_F(ExportTest, ADamagedCheckpointLeavesNothingBehind) {
   expect_refused<CheckError>(weights.parent_path(), at::kFloat, "model.safetensors");
 }
 
-// Its options and its tensors disagree.
+// The run's options and its tensors disagree.
 TEST_F(ExportTest, AnotherModelsOptionsAreRefused) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, Json>>{{"layers", 1},
                                                                              {"heads", 3},

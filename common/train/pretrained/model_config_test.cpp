@@ -173,7 +173,7 @@ TEST(ModelConfigTest, TextThatIsNoConfigIsRefused) {
     expect_refused_text(text);
 }
 
-// Before version 5, transformers reads only the first.
+// Versions of transformers before 5 read only the first.
 TEST(ModelConfigTest, RopeThetaIsWrittenForOldAndNewReaders) {
   const Json config = model_config_json(parse(smollm2_config()).model, at::kFloat);
   EXPECT_EQ(config["rope_theta"], 100000);

@@ -80,7 +80,7 @@ TEST_F(PretrainedTest, ALlamasContextIsTheRunsOwn) {
   expect_refused<UsageError>("--context 1001", "at most 1000");
 }
 
-// Of ours, a run and a checkpoint both give the shape, with the context that it was trained with.
+// A run of ours and a checkpoint both give the shape, with the context that they were trained with.
 TEST_F(PretrainedTest, ACheckpointGivesItsShape) {
   const auto save = [&](const char* run, const TensorsByName& values, const ModelOptions& model) {
     return save_parameters(folder_.path(run), /*step=*/1, values, config_of_run(model),

@@ -23,7 +23,7 @@ bool can_rewrite_lines() {
   return ::isatty(STDOUT_FILENO) == 1 && (term == nullptr || std::strcmp(term, "dumb") != 0);
 }
 
-// Those of the terminal; mpirun's does not say, so ./ladder does.
+// The terminal's columns; mpirun's does not say, so ./ladder does.
 std::size_t num_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;

@@ -25,7 +25,7 @@ struct ValidationLoss {
   std::int64_t step = 0;  // optimizer steps taken before it
   double loss = 0;        // a mean, in nats
   Metrics metrics = {};
-  // The same sum of losses over the bytes of the targets' text, whatever tokens they are cut into.
+  // The summed loss divided by the bytes of the targets' text, whatever tokens they are cut into.
   // Nothing if the unit is no token, or it is not known what tokens stand for.
   std::optional<double> nats_per_byte = {};
 };

@@ -294,8 +294,8 @@ struct Shape {
   int zero_rank = -1;  // has nothing but zeros
 };
 
-// Of different magnitudes, so that each order of additions has bits of its own; integers that no
-// floating-point number holds.
+// Values of different magnitudes, so that each order of additions has bits of its own; integers
+// that no floating-point number holds.
 at::Tensor values_of(int rank, const Shape& shape) {
   if (rank == shape.zero_rank) return at::zeros({shape.numel}, shape.dtype);
   if (shape.dtype == at::kLong)
@@ -346,8 +346,7 @@ class Checks : public Examination {
     });
   }
 
-  // In groups of the ranks that are even and of those that are odd, the last rank first: its rank
-  // and size are the group's.
+  // Even and odd ranks have a group each, the last rank first: rank and size are the group's.
   void sums_in_groups() {
     const std::string what = "two groups, in the opposite order of ranks";
     examine(what, [&](Communicator&) {
@@ -381,7 +380,7 @@ class Checks : public Examination {
   }
 
  private:
-  // In a row: a message of the first call must not get into the second.
+  // Two calls in a row: a message of the first call must not get into the second.
   void sums_twice(const Shape& shape, UnbufferedCommunicator& comm) {
     const std::int64_t numel = shape.numel;
     // Part of a longer tensor, of which the rest must stay as it is.
@@ -389,7 +388,7 @@ class Checks : public Examination {
     const at::Tensor part = longer.narrow(0, kMargin, numel);
     part.copy_(values_of(comm.rank(), shape));
     const at::Tensor second = values_of(comm.rank() + 1, shape);
-    // With another number of dimensions, if possible.
+    // A view with another number of dimensions, if possible.
     const at::Tensor view = numel == 1       ? part.view(at::IntArrayRef())
                             : numel % 7 == 0 ? part.view({7, numel / 7})
                                              : part;
@@ -422,7 +421,7 @@ class Checks : public Examination {
     if (kept > 0) fault(concat(kept, " bytes of scratch memory stay when the call returns"));
   }
 
-  // Of all ranks' values_of(rank + offset).
+  // The sum of all ranks' values_of(rank + offset).
   static at::Tensor wanted_sum(int offset, const Shape& shape, int num_ranks) {
     at::Tensor sum = values_of(offset, shape);
     for (int rank = 1; rank < num_ranks; ++rank) sum = sum + values_of(rank + offset, shape);
@@ -446,7 +445,7 @@ Shape any_shape(Draw& draw, int num_ranks) {
   return {name, dtype, numel, draw.coin() ? static_cast<int>(draw.number(0, num_ranks - 1)) : -1};
 }
 
-// On more ranks than a learner starts.
+// Judges on more ranks than a learner starts.
 std::vector<std::string> faults_on_threads(int num_ranks, const std::vector<Shape>& shapes) {
   std::vector<std::string> faults;
   run_as_threads(num_ranks, [&](Communicator& comm) {

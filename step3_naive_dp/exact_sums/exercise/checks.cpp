@@ -76,7 +76,7 @@ class Checks : public Examination {
     });
   }
 
-  // With a quantum of 1/4 and a share of 64 quanta: up to 16.
+  // A share of 64 quanta of 1/4 reaches up to 16.
   void rounds() {
     expect_rounded({1, 1.1F, 1.2F, -1.1F, -1.2F, 0.1F, -0.2F, 0, 1e-30F, 16, -16}, 0.25F, 64,
                    {1, 1, 1.25F, -1, -1.25F, 0, -0.25F, 0, 0, 16, -16});

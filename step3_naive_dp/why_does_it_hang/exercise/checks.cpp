@@ -110,7 +110,7 @@ class Watch final : public ForwardingCommunicator {
     conduct_.has_overlap = conduct_.has_overlap || conduct_.num_on_their_way > 0;
   }
 
-  // In the first, the middle or the last element of three ranks.
+  // Three ranks drift in the first, the middle or the last element.
   at::Tensor drifted(const at::Tensor& tensor) const {
     at::Tensor copy = tensor.clone();
     const at::Tensor one = copy.flatten().narrow(0, (tensor.numel() - 1) * rank() / 2, 1);

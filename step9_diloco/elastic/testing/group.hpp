@@ -125,7 +125,7 @@ class Group {
   }
 
   std::string log(int worker) const { return read_text(folder_.path(concat(worker, "/log"))); }
-  // Of the process that runs now.
+  // The log of the process that runs now.
   std::string new_log(int worker) const { return log(worker).substr(starts_.at(worker)); }
   std::string output(int worker) const {
     return read_text(folder_.path(concat(worker, "/output")));
@@ -159,7 +159,7 @@ class Group {
       pause(0.005);
     }
   }
-  // Until this worker, in this epoch, has taken so many more outer steps than now.
+  // Waits until this worker, in this epoch, has taken so many more outer steps than now.
   void wait_for_commits(int worker, int num) {
     const std::size_t before = commits_in(new_log(worker)).size();
     wait_until(concat("worker ", worker, " commits ", num, " rounds"), [&] {

@@ -1,7 +1,7 @@
 // For tests: a worker that trains a toy model, a few thousand numbers that walk towards a target,
 // and does what it is told when it logs a certain message: die, stop, or damage its state.
 //
-//   toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]
+//   elastic_testing_toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]
 //
 // save_at=N: saves its state after N outer steps; resume=1: starts from that. slow_at=N slow_ms=T:
 // its inner steps take T ms after N outer steps. mute_at=N: after N inner steps it gives others no
@@ -213,7 +213,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
 
 int main(int argc, char** argv) {
   try {
-    ladder::check(argc >= 5, "toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]");
+    ladder::check(argc >= 5, "usage: LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]");
     ladder::Settings settings;
     for (int i = 5; i < argc; ++i) {
       const std::string text = argv[i];
