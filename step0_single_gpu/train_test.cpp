@@ -7,6 +7,7 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
