@@ -31,9 +31,9 @@
 #include "common/core/precision.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
 #include "common/model/modules.hpp"
+#include "common/optim/cuda/update_kernels.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/on_gpu.hpp"
-#include "common/optim/update_kernels.hpp"
 
 namespace ladder {
 namespace {

@@ -1,7 +1,7 @@
 # What the CMakeLists of Ladder are written in:
 #
 #   ladder_add_step(NAME IDEA idea [BUILDS_ON earlier_step])   a trainer, its idea library, its tests, its exercise
-#   ladder_add_library(room [COMPUTES] SOURCES … LINK … [CUDA_SOURCES … CUDA_LINK …])
+#   ladder_add_library(room [COMPUTES] SOURCES … LINK … [CUDA_SOURCES … CUDA_LINK … WITHOUT_CUDA …])
 #                                                              a room of common, and its files that need CUDA
 #   ladder_add_test(NAME SOURCES … LINK … [RANKS 1 2 3] [THREADS 1 2 3] [GPU])
 #                                                              a GoogleTest program, run once per number of ranks
@@ -87,10 +87,13 @@ endfunction()
 
 # COMPUTES: its loops over numbers take time, so it is compiled with all optimizations.
 #
-# CUDA_SOURCES (.cu and .cpp) and CUDA_LINK count only where LADDER_CUDA is ON. What links the room then sees
-# LADDER_WITH_CUDA as well, so that a header means the same everywhere.
+# CUDA_SOURCES (.cu and .cpp) and CUDA_LINK count only where LADDER_CUDA is ON, WITHOUT_CUDA only where it is OFF. What links
+# the room where it is ON sees LADDER_WITH_CUDA as well, so that a header means the same everywhere.
 function(ladder_add_library room)
-  cmake_parse_arguments(arg "COMPUTES" "" "SOURCES;LINK;LINK_PRIVATE;CUDA_SOURCES;CUDA_LINK" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES" "" "SOURCES;LINK;LINK_PRIVATE;CUDA_SOURCES;CUDA_LINK;WITHOUT_CUDA" ${ARGN})
+  if(NOT LADDER_CUDA)
+    list(APPEND arg_SOURCES ${arg_WITHOUT_CUDA})
+  endif()
   if(LADDER_CUDA AND (arg_CUDA_SOURCES OR arg_CUDA_LINK))
     list(APPEND arg_SOURCES ${arg_CUDA_SOURCES})
     list(APPEND arg_LINK ladder::cuda ${arg_CUDA_LINK})

@@ -2,6 +2,7 @@
 #include "step0_single_gpu/train.hpp"
 
 #include "common/train/cost.hpp"
+#include "common/train/sends.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 
 namespace ladder::step0 {

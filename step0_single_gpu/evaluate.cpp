@@ -3,8 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include "common/core/stop_signal.hpp"
 #include "common/core/trace.hpp"
-#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 

@@ -1,4 +1,4 @@
-// Which gradients libtorch's Reducer sends together: the plan, as a pure value, and what it costs.
+// Which gradients libtorch's Reducer sends together: the plan, as a pure value.
 //
 // Backward finishes the gradients of the last tensors first. So the plan goes through the tensors
 // in reverse order and puts each into the open bucket. A bucket is closed as soon as it holds its
@@ -17,9 +17,6 @@
 #include <vector>
 
 #include "common/core/unit.hpp"
-#include "common/train/options/options.hpp"
-#include "common/train/report/report.hpp"
-#include "common/train/sends.hpp"
 
 namespace ladder {
 
@@ -31,20 +28,5 @@ std::vector<std::int64_t> plan_reference_buckets(const std::vector<Unit>& units)
 // trainable ones in reverse order, at least one.
 std::vector<std::vector<std::size_t>> assign_reference_buckets(
     const std::vector<at::Tensor>& tensors);
-
-// ---- For cost cards -------------------------------------------------------------------------------
-
-// A replica plus a copy of its gradients in the Reducer's buckets: another time the bytes of the
-// gradients.
-StateBytes reference_ddp_state_bytes(const TrainOptions& options);
-
-// The most that training holds on top of that; this rank reads the token ids of `num_replicas`.
-// libtorch's broadcast of the parameters, before training, has a copy of 250 MiB of them, and the
-// next one's.
-std::int64_t reference_ddp_working_bytes(const TrainOptions& options, int world_size,
-                                         int num_replicas);
-
-// One all-reduce per bucket, without padding.
-void add_reference_buckets(SendPlan& plan, const TrainOptions& options);
 
 }  // namespace ladder

@@ -1,6 +1,7 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "common/train/cost.hpp"
-#include "step1_ddp_reference/reference_buckets.hpp"
+#include "common/train/sends.hpp"
+#include "step1_ddp_reference/cost_card.hpp"
 #include "step2_sharded_data/train.hpp"
 
 namespace ladder::step2 {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "common/core/stop_signal.hpp"
 #include "common/core/trace.hpp"
-#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/train/cost.hpp"
+#include "common/train/sends.hpp"
 #include "step3_naive_dp/train.hpp"
 
 namespace ladder::step3 {

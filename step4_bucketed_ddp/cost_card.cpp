@@ -1,5 +1,6 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "common/train/cost.hpp"
+#include "common/train/sends.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 

@@ -3,6 +3,8 @@
 
 #include "common/optim/norm.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/sends.hpp"
+#include "step5_zero1/cost_card.hpp"
 #include "step5_zero1/shard_plan.hpp"
 #include "step5_zero1/train.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/optim/norm.hpp"
 

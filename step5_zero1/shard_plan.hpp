@@ -18,7 +18,6 @@
 
 #include "common/optim/flat_layout.hpp"
 #include "common/optim/optimizer.hpp"
-#include "common/train/sends.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 
 namespace ladder {
@@ -58,12 +57,5 @@ std::vector<GradientBucket> plan_unit_buckets(const FlatLayout& layout);
 std::vector<OptimizerSlice> plan_own_updates(const ShardPlan& plan,
                                              const std::vector<at::Tensor>& params,
                                              const std::vector<at::Tensor>& grads);
-
-// ---- For cost cards -------------------------------------------------------------------------------
-
-// The all_gather of sharded_norm(): one double per block of 1024 elements.
-Send norm_send(StepPhase phase, const FlatLayout& layout);
-// Those of all_gather_parameters(): one of each unit.
-void add_parameter_gathers(SendPlan& plan, const FlatLayout& layout);
 
 }  // namespace ladder

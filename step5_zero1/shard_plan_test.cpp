@@ -8,6 +8,7 @@
 #include "common/testing/expect_throws.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/start.hpp"
+#include "common/train/theory.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
 #include "step5_zero1/train.hpp"
 
@@ -51,7 +52,7 @@ TEST(CostCard, SaysWhatTheLessonSays) {
     EXPECT_EQ(step5::state_bytes(options, n, n - 1).total(), 8 * padded[n] + 8 * padded[n] / n);
   }
   EXPECT_EQ(layout_of(options).numel, 842752);
-  const Traffic sent = step5::trainer().traffic(options, {}, 4, 0);
+  const Traffic sent = traffic_theory(step5::trainer(), options, {}, 4, 0);
   EXPECT_EQ(sent[CommOp::kReduceScatter].bytes_sent, 3 * 860160);
   EXPECT_EQ(sent[CommOp::kAllGather].bytes_sent, 3 * 860160 + 5040);
   EXPECT_EQ(sent.bytes_sent(), 5166056);

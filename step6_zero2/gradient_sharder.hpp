@@ -87,12 +87,4 @@ class GradientSharder {
   GradientHooks hooks_;
 };
 
-// Theory, for cost cards: the largest number of bytes of full gradients at any moment, those of the
-// unit that backward is filling and of the one before it, in flight. With several microbatches the
-// embedding of one is in flight while the head of the next is being filled.
-std::int64_t gradient_bytes_in_flight(const FlatLayout& layout, std::int64_t num_microbatches);
-
-// What each backward sends: a reduce_scatter per unit.
-void add_gradient_sends(SendPlan& plan, const FlatLayout& layout);
-
 }  // namespace ladder

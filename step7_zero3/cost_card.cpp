@@ -2,7 +2,11 @@
 #include <algorithm>
 
 #include "common/train/cost.hpp"
+#include "common/train/sends.hpp"
+#include "step5_zero1/cost_card.hpp"
+#include "step6_zero2/cost_card.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
+#include "step7_zero3/cost_card.hpp"
 #include "step7_zero3/sharded_model.hpp"
 #include "step7_zero3/train.hpp"
 

@@ -23,9 +23,9 @@
 //             seed and name, so all ranks build the same model.
 // Lifetime:   `comm` outlives this, and this outlives the graph of a backward.
 // Memory:     a parameter per element of the plan's slices, plus the units that are whole: this
-//             layer's, those gathered ahead, and those kept (peak_whole_numel()). If the embedding
-//             is frozen, no gradient arrives there, and the first block stays whole until the next
-//             forward.
+//             layer's, those gathered ahead, and those kept (peak_whole_numel() of the
+//             cost card). If the embedding is frozen, no gradient arrives there, and the first
+//             block stays whole until the next forward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -69,11 +69,5 @@ class ShardedModel {
   std::size_t last_;
   std::size_t prefetch_;
 };
-
-// Theory, for the cost card: the largest number of elements, padding included, in units that are
-// whole at the same time, on top of the shards: in forward, one unit, those gathered ahead of it,
-// and a tied embedding. Backward holds equally many neighbors, in the opposite direction, and never
-// more elements.
-std::int64_t peak_whole_numel(const FlatLayout& layout, int prefetch, bool is_tied);
 
 }  // namespace ladder

@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "common/core/stop_signal.hpp"
 #include "common/core/trace.hpp"
-#include "common/train/stop_signal.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step5_zero1/sharded_state.hpp"
 

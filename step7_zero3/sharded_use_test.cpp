@@ -8,8 +8,8 @@
 
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
+#include "common/core/stop_signal.hpp"
 #include "common/testing/rank_test.hpp"
-#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 namespace {

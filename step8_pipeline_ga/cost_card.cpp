@@ -6,6 +6,7 @@
 
 #include "common/core/check.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/sends.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"

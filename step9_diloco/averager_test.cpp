@@ -14,6 +14,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step9_diloco/compressed_averager.hpp"
+#include "step9_diloco/cost_card.hpp"
 #include "step9_diloco/exact_averager.hpp"
 
 namespace ladder {

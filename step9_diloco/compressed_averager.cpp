@@ -4,10 +4,9 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
-#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/slice.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/train/options/options.hpp"
 #include "step9_diloco/exact_averager.hpp"
@@ -92,50 +91,11 @@ at::Tensor CompressedAverager::slice_of_worker(int worker) const {
   return values_.narrow(0, slice.begin, slice.numel);
 }
 
-std::vector<Send> compressed_average_sends(std::int64_t numel, WireFormat format, int world_size,
-                                           int rank) {
-  std::map<std::int64_t, std::int64_t> times;  // by bytes
-  for (int worker = 0; worker < world_size; ++worker) {
-    if (worker == rank) continue;
-    for (const int slice : {worker, rank})
-      ++times[encoded_bytes(slice_of(numel, world_size, slice).numel, format)];
-  }
-  const RankGroup world = {.size = world_size};
-  std::vector<Send> sends;
-  for (const auto& [bytes, count] : times) {
-    sends.push_back({.operation = CommOp::kSend,
-                     .numel = bytes,
-                     .element_bytes = 1,
-                     .wait = Wait::kForNothing,
-                     .group = world,
-                     .times = count});
-  }
-  sends.push_back({.operation = CommOp::kRecv, .group = world, .times = 2 * (world_size - 1)});
-  return sends;
-}
-
 std::unique_ptr<Averager> make_averager(const TrainOptions& options, Communicator& comm) {
   const WireFormat wire = options.get<DilocoOptions>().wire;
   if (wire != WireFormat::kFp32) return std::make_unique<CompressedAverager>(comm, wire);
   if (options.gradient_sum == SumMode::kExact) return std::make_unique<ExactAverager>(comm);
   return std::make_unique<GroupAverager>(comm);
-}
-
-std::vector<Send> average_sends(const TrainOptions& options, std::int64_t numel, int world_size,
-                                int rank) {
-  const auto& diloco = options.get<DilocoOptions>();
-  std::vector<Send> sends = {{.operation = CommOp::kAllReduce,
-                              .numel = numel,
-                              .element_bytes = 4,
-                              .group = {.size = world_size}}};
-  if (diloco.wire != WireFormat::kFp32) {
-    sends = compressed_average_sends(numel, diloco.wire, world_size, rank);
-  } else if (options.gradient_sum == SumMode::kExact) {
-    sends = exact_average_sends(numel, world_size);
-  }
-  sends.back().wait = Wait::kForSteps;
-  sends.back().needed_by = static_cast<int>(diloco.sync_delay);
-  return sends;
 }
 
 }  // namespace ladder

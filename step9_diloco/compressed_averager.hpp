@@ -25,7 +25,6 @@
 #include <memory>
 #include <vector>
 
-#include "common/train/sends.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/wire_format.hpp"
@@ -56,20 +55,8 @@ class CompressedAverager final : public Averager {
   std::vector<WorkPtr> on_their_way_;
 };
 
-// What one average of `numel` values sends. With e_q encoded bytes in slice q, worker r sends
-//
-//   the sum of all e_q but its own, and (N − 1) · e_r
-//
-// which is on average 2(N−1)/N · encoded_bytes(numel), and a little more in int8, for a slice
-// begins a block.
-std::vector<Send> compressed_average_sends(std::int64_t numel, WireFormat format, int world_size,
-                                           int rank);
-
 // The averager that a run's options ask for. In fp32 it is GroupAverager, which needs one all-reduce,
 // or ExactAverager. Lifetime: the communicator outlives it.
 std::unique_ptr<Averager> make_averager(const TrainOptions& options, Communicator& comm);
-// What one average of it sends.
-std::vector<Send> average_sends(const TrainOptions& options, std::int64_t numel, int world_size,
-                                int rank);
 
 }  // namespace ladder

@@ -1,18 +1,74 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include "step9_diloco/cost_card.hpp"
 #include "step9_diloco/train.hpp"
 
 #include <algorithm>
 #include <map>
 
+#include "common/comm/slice.hpp"
 #include "common/optim/norm.hpp"
 #include "common/train/cost.hpp"
-#include "step9_diloco/compressed_averager.hpp"
+#include "common/train/sends.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/fragments.hpp"
 #include "step9_diloco/wire_format.hpp"
 
-namespace ladder::step9 {
+namespace ladder {
+
+std::vector<Send> compressed_average_sends(std::int64_t numel, WireFormat format, int world_size,
+                                           int rank) {
+  std::map<std::int64_t, std::int64_t> times;  // by bytes
+  for (int worker = 0; worker < world_size; ++worker) {
+    if (worker == rank) continue;
+    for (const int slice : {worker, rank})
+      ++times[encoded_bytes(slice_of(numel, world_size, slice).numel, format)];
+  }
+  const RankGroup world = {.size = world_size};
+  std::vector<Send> sends;
+  for (const auto& [bytes, count] : times) {
+    sends.push_back({.operation = CommOp::kSend,
+                     .numel = bytes,
+                     .element_bytes = 1,
+                     .wait = Wait::kForNothing,
+                     .group = world,
+                     .times = count});
+  }
+  sends.push_back({.operation = CommOp::kRecv, .group = world, .times = 2 * (world_size - 1)});
+  return sends;
+}
+
+namespace {
+
+std::vector<Send> exact_average_sends(std::int64_t numel, int world_size) {
+  const RankGroup world = {.size = world_size};
+  return {{.operation = CommOp::kAllGather,
+           .numel = world_size * num_norm_blocks(numel),
+           .element_bytes = 4,
+           .group = world},
+          {.operation = CommOp::kAllReduce, .numel = numel, .element_bytes = 4, .group = world}};
+}
+
+}  // namespace
+
+std::vector<Send> average_sends(const TrainOptions& options, std::int64_t numel, int world_size,
+                                int rank) {
+  const auto& diloco = options.get<DilocoOptions>();
+  std::vector<Send> sends = {{.operation = CommOp::kAllReduce,
+                              .numel = numel,
+                              .element_bytes = 4,
+                              .group = {.size = world_size}}};
+  if (diloco.wire != WireFormat::kFp32) {
+    sends = compressed_average_sends(numel, diloco.wire, world_size, rank);
+  } else if (options.gradient_sum == SumMode::kExact) {
+    sends = exact_average_sends(numel, world_size);
+  }
+  sends.back().wait = Wait::kForSteps;
+  sends.back().needed_by = static_cast<int>(diloco.sync_delay);
+  return sends;
+}
+
+namespace step9 {
 namespace {
 
 std::vector<Fragment> fragments_of(const TrainOptions& options) {
@@ -113,4 +169,5 @@ Traffic largest_traffic(const TrainOptions& options, int world_size, int rank) {
   return largest;
 }
 
-}  // namespace ladder::step9
+}  // namespace step9
+}  // namespace ladder

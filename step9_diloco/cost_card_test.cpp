@@ -8,6 +8,7 @@
 #include "common/testing/parse_options.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/theory.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/train.hpp"
 #include "step9_diloco/wire_format.hpp"
@@ -112,7 +113,8 @@ TEST_ON_RANKS(DilocoCostCard, ARunSendsWhatItSaysInEachFormat) {
           {.sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire}, 3, sums);
       const TrainReport report = step9::train(options, comm_);
       EXPECT_EQ(report.losses.size(), 12U);
-      EXPECT_EQ(report.traffic, step9::trainer().traffic(options, steps_of(report), size_, rank_));
+      EXPECT_EQ(report.traffic,
+                traffic_theory(step9::trainer(), options, steps_of(report), size_, rank_));
     }
   }
 }

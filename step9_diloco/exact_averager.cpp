@@ -57,13 +57,4 @@ void ExactAverager::start(at::Tensor values) {
   GroupAverager::start(std::move(values));
 }
 
-std::vector<Send> exact_average_sends(std::int64_t numel, int world_size) {
-  const RankGroup world = {.size = world_size};
-  return {{.operation = CommOp::kAllGather,
-           .numel = world_size * num_norm_blocks(numel),
-           .element_bytes = 4,
-           .group = world},
-          {.operation = CommOp::kAllReduce, .numel = numel, .element_bytes = 4, .group = world}};
-}
-
 }  // namespace ladder

@@ -13,7 +13,6 @@
 // and nothing is kept from one round to the next.
 #pragma once
 
-#include "common/train/sends.hpp"
 #include "step9_diloco/averager.hpp"
 
 namespace ladder {
@@ -26,8 +25,5 @@ class ExactAverager final : public GroupAverager {
   using GroupAverager::GroupAverager;
   void start(at::Tensor values) override;
 };
-
-// What one average of `numel` values sends: an all-gather of maxima and an all-reduce.
-std::vector<Send> exact_average_sends(std::int64_t numel, int world_size);
 
 }  // namespace ladder

@@ -9,6 +9,7 @@
 #include "common/testing/parse_options.hpp"
 #include "common/train/dry_run.hpp"
 #include "common/train/memory_need.hpp"
+#include "common/train/sends.hpp"
 #include "step0_single_gpu/cuda_graphs/train.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step3_naive_dp/why_does_it_hang/train.hpp"

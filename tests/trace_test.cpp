@@ -15,10 +15,12 @@
 
 #include "cmake/trainers.hpp"
 #include "common/core/check.hpp"
+#include "common/core/stop_signal.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/process_test.hpp"
 #include "common/train/run_main.hpp"
-#include "common/train/stop_signal.hpp"
+#include "common/train/sends.hpp"
+#include "common/train/theory.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step3_naive_dp/train.hpp"
 #include "step4_bucketed_ddp/train.hpp"

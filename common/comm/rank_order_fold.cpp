@@ -23,12 +23,6 @@ at::Tensor view(std::byte* data, c10::ScalarType dtype, std::int64_t numel) {
 
 }  // namespace
 
-ElementRange slice_of(std::int64_t numel, int num_slices, int index) {
-  const std::int64_t base = numel / num_slices;
-  const std::int64_t longer = numel % num_slices;
-  return {index * base + std::min<std::int64_t>(index, longer), base + (index < longer ? 1 : 0)};
-}
-
 void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byte* target,
                         c10::ScalarType dtype, std::int64_t numel) {
   const auto item_bytes = static_cast<std::int64_t>(c10::elementSize(dtype));

@@ -12,16 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/slice.hpp"
+
 namespace ladder {
-
-struct ElementRange {
-  std::int64_t begin = 0;
-  std::int64_t numel = 0;
-};
-
-// Slice `index` of `numel` elements cut into `num_slices` slices, of which the first
-// numel % num_slices are one element longer. With fewer elements than slices the last are empty.
-ElementRange slice_of(std::int64_t numel, int num_slices, int index);
 
 // Computes target[i] = ((x0[i] + x1[i]) + x2[i]) + … where x_r = pieces[r]; each piece has `numel`
 // elements of `dtype`.

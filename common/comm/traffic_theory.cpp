@@ -2,7 +2,7 @@
 
 #include "common/comm/messages/message_group.hpp"
 #include "common/comm/operation.hpp"
-#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/slice.hpp"
 
 namespace ladder {
 namespace {

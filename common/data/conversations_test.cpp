@@ -14,6 +14,7 @@
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/rows_as_text.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/testing/with_tokenizer.hpp"
 
 namespace ladder {
 namespace {
@@ -30,10 +31,10 @@ constexpr const char* kChat =
 class ConversationsTest : public ::testing::Test {
  protected:
   DataOptions options(const std::string& lines, std::int64_t context) {
-    return {.source = folder_.write("a.jsonl", lines),
-            .tokenizer = kTokenizer,
-            .rows = Rows::kChat,
-            .context = context};
+    return with_tokenizer({.source = folder_.write("a.jsonl", lines),
+                           .tokenizer = kTokenizer,
+                           .rows = Rows::kChat,
+                           .context = context});
   }
   std::string text_of(const at::Tensor& row) {
     return rows_as_text(row, tokenizer_, {{0, '$'}, {1, '<'}, {2, '>'}}).at(0);
@@ -82,7 +83,7 @@ TEST_F(ConversationsTest, TheHeaderIsLearnedByNoTokenizer) {
     DataOptions chat = options(kChat, 100);
     chat.tokenizer = folder_.write("changed.json", file.dump());
     BpeTokenizer tokenizer(chat.tokenizer);
-    const Dataset dataset = Dataset::open_training(chat);
+    const Dataset dataset = Dataset::open_training(with_tokenizer(chat));
     std::string text = rows_as_text(dataset.read(std::vector<std::int64_t>{0}).targets, tokenizer,
                                     {{0, '$'}, {1, '<'}, {2, '>'}})
                            .at(0);
@@ -222,6 +223,7 @@ TEST_F(ConversationsTest, RefusesALineWithItsNumber) {
 TEST_F(ConversationsTest, NeedAJsonlFileAndATokenizerWithChatTokens) {
   DataOptions bytes = options(kChat, 10);
   bytes.tokenizer = "bytes";
+  bytes.tokenizer_files = nullptr;
   expect_throws<CheckError>([&] { Dataset::open_training(bytes); },
                             {"<|im_start|>", "--tokenizer"});
   DataOptions corpus = options(kChat, 10);
@@ -234,6 +236,7 @@ TEST_F(ConversationsTest, AnotherTemplateIsRefused) {
   chat.tokenizer = folder_.write("tokenizer.json", std::string(MappedFile(kTokenizer).bytes()));
   const auto config = [&](const std::string& text) {
     folder_.write("tokenizer_config.json", text);
+    chat = with_tokenizer(chat);
   };
   config(
       R"({"chat_template": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"})");
@@ -273,6 +276,7 @@ TEST_F(ConversationsTest, ATokenFileMayBelongToATokenizer) {
   file.source = folder_.write("a.bin", std::string("\x2e\x01\x0f\x01\x00\x00", 6));  // 302, 271, 0
   file.tokenizer = kTokenizer;
   file.context = 2;
+  file = with_tokenizer(file);
   const Dataset dataset = Dataset::open_training(file);
   EXPECT_EQ(dataset.tokenizer(), tokenizer_.name());
   EXPECT_EQ(dataset.text_of_targets(1).num_bytes, 4);

@@ -15,10 +15,10 @@
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/data/conversations.hpp"
-#include "common/data/corpus/corpus.hpp"
 #include "common/data/options.hpp"
 #include "common/data/preference_pairs.hpp"
 #include "common/data/text_file.hpp"
+#include "common/data/text_source.hpp"
 #include "common/data/token_file.hpp"
 #include "common/data/tokenizer_source.hpp"
 
@@ -93,49 +93,43 @@ struct StoredSamples {
 
 namespace {
 
-TokenizedText tokenize_corpus(CorpusSplit split, bool are_pairs, Tokenizer& tokenizer) {
-  TokenizedText text{TokenList(tokenizer.vocab_size())};
-  for (const SqlDocument& document : corpus_documents(split)) {
-    if (are_pairs) {
-      append_pair(document.prompt(), document.answer, document.wrong_answer, tokenizer, text);
-    } else {
-      append_document(document.text(), tokenizer, text);
-    }
-  }
-  return text;
+// Null: nothing of this kind is read as such rows.
+const TextSource* find_source(const std::string& kind, Rows rows) {
+  for (const TextSource& each : text_sources())
+    if (each.kind == kind && each.rows == rows) return &each;
+  return nullptr;
 }
 
 void check_options(const std::string& option, const std::string& source, const std::string& kind,
-                   const DataOptions& options) {
+                   Rows rows) {
   const std::string given = option + " " + source;
-  const bool marks_documents = kind == "corpus" || kind == ".jsonl";
-  check_usage(options.rows != Rows::kPairs || marks_documents, given, ": a ", kind,
+  const bool has_rows = find_source(kind, rows) != nullptr;
+  check_usage(rows != Rows::kPairs || has_rows, given, ": a ", kind,
               " file has no preference pairs; use a .jsonl file whose lines have "
               "\"prompt\", \"chosen\" and \"rejected\", or the built-in corpus");
   check_usage(
-      options.rows != Rows::kChat || kind == ".jsonl", given,
+      rows != Rows::kChat || has_rows, given,
       ": --rows chat reads conversations from a .jsonl file whose lines have \"messages\", ",
       "each with a \"role\" and a \"content\"");
-  check_usage(options.rows != Rows::kDocuments || marks_documents, given,
+  check_usage(rows != Rows::kDocuments || has_rows, given,
               ": --rows documents needs to know where documents end, which a ", kind,
               " file does not record; use --rows windows, a .jsonl file or the built-in corpus");
 }
 
-// Opens `source`, the value of `option` ("--data" or "--val-data"): a file, or `split` of "corpus".
-// Throws UsageError for an unknown kind of file, a vocab_size that does not fit, and if the source
-// does not have what the rows need. Throws CheckError if a file is missing or damaged, or the
-// tokenizer or its chat template is not supported.
-StoredSamples open_samples(const std::string& option, const std::string& source, CorpusSplit split,
+// Opens `source`, the value of `option` ("--data" or "--val-data"). Throws UsageError for an unknown
+// kind of file, a vocab_size that does not fit, and if the source does not have what the rows need.
+// Throws CheckError if a file is missing or damaged, or the tokenizer or its chat template is not
+// supported.
+StoredSamples open_samples(const std::string& option, const std::string& source, bool is_training,
                            const DataOptions& options) {
   const std::string kind =
       source == "corpus" ? source : std::filesystem::path(source).extension().string();
-  const bool is_text = kind == "corpus" || kind == ".txt" || kind == ".jsonl";
-  check_usage(is_text || kind == ".bin", option, " '", source,
+  check_usage(find_source(kind, Rows::kWindows) != nullptr || kind == ".bin", option, " '", source,
               "': unknown kind of data; use corpus (built in), ",
               ".txt (plain text), .jsonl (documents, preference pairs or "
               "conversations) or .bin "
               "(tokens of nanoGPT or llm.c)");
-  check_options(option, source, kind, options);
+  check_options(option, source, kind, options.rows);
   DataOptions of_source = options;
   of_source.source = source;
   StoredSamples samples{.name = source, .rows = options.rows, .context = options.context};
@@ -154,20 +148,11 @@ StoredSamples open_samples(const std::string& option, const std::string& source,
     const std::string_view text = tokenizer->text_of(static_cast<std::uint32_t>(token));
     samples.text_bytes.push_back(static_cast<std::uint32_t>(text.size()));
   }
-  if (kind == "corpus") {
-    samples.name += split == CorpusSplit::kTraining ? ", training part" : ", validation part";
-    samples.text = tokenize_corpus(split, options.rows == Rows::kPairs, *tokenizer);
-  } else if (kind == ".bin") {
+  if (kind == "corpus") samples.name += is_training ? ", training part" : ", validation part";
+  if (kind == ".bin") {
     samples.file.emplace(source, samples.vocab_size);
-  } else if (kind == ".txt") {
-    samples.text = read_txt(source, *tokenizer);
-  } else if (options.rows == Rows::kChat) {
-    const std::filesystem::path files = tokenizer_path(options);
-    if (!files.empty()) check_chat_template(files);
-    samples.text = read_jsonl_conversations(source, *tokenizer);
   } else {
-    samples.text = options.rows == Rows::kPairs ? read_jsonl_pairs(source, *tokenizer)
-                                                : read_jsonl(source, *tokenizer);
+    samples.text = find_source(kind, options.rows)->read(of_source, is_training, *tokenizer);
   }
   return samples;
 }
@@ -216,8 +201,7 @@ Dataset& Dataset::operator=(Dataset&&) noexcept = default;
 Dataset Dataset::open(const std::string& option, const std::string& source, bool is_training,
                       const DataOptions& options) {
   check_usage(options.context >= 1, "--context is ", options.context, ", it must be at least 1");
-  StoredSamples samples = open_samples(
-      option, source, is_training ? CorpusSplit::kTraining : CorpusSplit::kValidation, options);
+  StoredSamples samples = open_samples(option, source, is_training, options);
   const std::int64_t all = samples.num_samples();
   check(all > 0, option, " ", source, ": has ", samples.num_tokens(),
         " tokens; one sample with --context ", options.context, " takes ", options.context + 1,

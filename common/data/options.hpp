@@ -7,7 +7,7 @@
 
 namespace ladder {
 
-struct BpeDescription;
+class TokenizerFiles;
 
 // A new permutation in every epoch, or 0, 1, 2, ….
 enum class SampleOrder { kShuffled, kSequential };
@@ -32,8 +32,8 @@ struct DataOptions {
   // "bytes", a folder with a tokenizer's files, or "auto": that of the pretrained model, or bytes.
   std::string tokenizer = "auto";
   std::string pretrained = {};  // the folder of the model that training starts from, if it does
-  // What its files say once they have been read, which takes a while; finalize() does. None: bytes.
-  std::shared_ptr<const BpeDescription> bpe = {};
+  // The tokenizer's files, once they have been read; finalize() does. None: bytes.
+  std::shared_ptr<const TokenizerFiles> tokenizer_files = {};
   SampleOrder order = SampleOrder::kShuffled;
   Tail tail = Tail::kDrop;
   Rows rows = Rows::kWindows;

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -83,6 +85,14 @@ class Tokenizer {
   virtual std::optional<std::uint32_t> special(std::string_view name) const = 0;
   // Names all that decides about ids. Checkpoints store it, and are valid for no other.
   virtual std::string name() const = 0;
+};
+
+// The files of a tokenizer that have been read, which takes a while. They can be deleted since.
+class TokenizerFiles {
+ public:
+  virtual ~TokenizerFiles() = default;
+  virtual std::unique_ptr<Tokenizer> open() const = 0;
+  virtual const std::filesystem::path& path() const = 0;  // a folder, or a tokenizer.json
 };
 
 // One token per byte. So any file is text, and the tokenizer has no data to train or to ship.

@@ -3,68 +3,29 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
-#include "common/data/bpe/bpe_tokenizer.hpp"
 
 namespace ladder {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-// Where a model has its tokenizer; empty: nowhere.
-fs::path tokenizer_of(const fs::path& model) {
-  const bool is_checkpoint = fs::exists(model / "state.json");  // RUN/checkpoints/step_NNNNNN
-  for (const fs::path& folder : {model, model / (is_checkpoint ? "../../tokenizer" : "tokenizer")})
-    if (has_tokenizer(folder)) return folder;
-  return {};
-}
-
-// The folder or file that is named, even if its tokens are bytes.
-fs::path named_path(const DataOptions& options) {
-  if (options.tokenizer == "bytes") return {};
-  if (options.tokenizer != "auto") return options.tokenizer;
-  return options.pretrained.empty() ? fs::path() : tokenizer_of(options.pretrained);
-}
-
-bool has_tokens_of_bytes(const BpeDescription& description) {
-  if (description.vocab_size != ByteTokenizer::kVocabSize) return false;
-  const BpeTokenizer tokenizer(description);
-  const ByteTokenizer bytes;
-  for (std::uint32_t token = 0; token < ByteTokenizer::kVocabSize; ++token)
-    if (tokenizer.text_of(token) != bytes.text_of(token)) return false;
-  return tokenizer.end_of_text() == bytes.end_of_text() && tokenizer.padding() == bytes.padding();
-}
-
-std::shared_ptr<const BpeDescription> description_of(const DataOptions& options) {
-  return options.bpe != nullptr ? options.bpe : read_tokenizer(options);
-}
-
-}  // namespace
-
-std::shared_ptr<const BpeDescription> read_tokenizer(const DataOptions& options) {
-  const fs::path path = named_path(options);
-  if (path.empty()) return nullptr;
-  const auto description = std::make_shared<const BpeDescription>(read_bpe_files(path));
-  return options.tokenizer == "auto" && has_tokens_of_bytes(*description) ? nullptr : description;
-}
-
-bool is_tokenizer_named(const DataOptions& options) {
-  return options.tokenizer == "bytes" || !named_path(options).empty();
-}
-
 fs::path tokenizer_path(const DataOptions& options) {
-  if (has_unknown_tokens(options) || description_of(options) == nullptr) return {};
-  return named_path(options);
+  if (has_unknown_tokens(options) || options.tokenizer_files == nullptr) return {};
+  return options.tokenizer_files->path();
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const DataOptions& options) {
-  const auto description = description_of(options);
-  if (description == nullptr) return std::make_unique<ByteTokenizer>();
-  return std::make_unique<BpeTokenizer>(*description);
+  if (options.tokenizer_files != nullptr) return options.tokenizer_files->open();
+  check(options.tokenizer == "auto" || options.tokenizer == "bytes", "the files of --tokenizer ",
+        options.tokenizer, " have not been read: call finalize()");
+  return std::make_unique<ByteTokenizer>();
 }
 
 bool has_unknown_tokens(const DataOptions& options) {
   return options.tokenizer == "auto" && fs::path(options.source).extension() == ".bin";
+}
+
+bool needs_models_vocabulary(const DataOptions& options) {
+  return has_unknown_tokens(options) && options.vocab_size == 0;
 }
 
 void check_vocab_size(const DataOptions& options, const Tokenizer& tokenizer) {

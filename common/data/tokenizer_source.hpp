@@ -1,4 +1,4 @@
-// The tokenizer that --tokenizer names.
+// The tokenizer of a run's data, once its files have been read.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,17 @@
 
 namespace ladder {
 
-// Reads the tokenizer's files; none if it is bytes. With "auto", it is the pretrained model's, if
-// that has one: in its folder, or in that of the run that trained it. A folder whose tokens are
-// bytes, as ./ladder export writes it, then means bytes. Throws CheckError if a file is missing or
-// damaged, or asks for what is not supported.
-std::shared_ptr<const BpeDescription> read_tokenizer(const DataOptions& options);
-
-// Whether anything says how text is read: --tokenizer, or the pretrained model's files.
-bool is_tokenizer_named(const DataOptions& options);
-
 // The folder, or the tokenizer.json, of the tokenizer; empty if it is bytes, or unknown.
 std::filesystem::path tokenizer_path(const DataOptions& options);
 
-// Throws as read_tokenizer(), unless options.bpe has what that returned.
+// Throws CheckError if --tokenizer names files, and nobody has read them (bpe/named_tokenizer.hpp).
 std::unique_ptr<Tokenizer> open_tokenizer(const DataOptions& options);
 
 // Whether the data are token ids of which nobody says what they stand for.
 bool has_unknown_tokens(const DataOptions& options);
+
+// The same, and nothing but a model says how many there are.
+bool needs_models_vocabulary(const DataOptions& options);
 
 // Throws UsageError if --vocab-size is below the tokenizer's.
 void check_vocab_size(const DataOptions& options, const Tokenizer& tokenizer);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/testing/expect_throws.hpp"
+#include "common/train/command_line.hpp"
 #include "common/train/start.hpp"
 
 namespace ladder {

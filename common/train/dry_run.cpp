@@ -16,6 +16,8 @@
 #include "common/train/cost.hpp"
 #include "common/train/memory_need.hpp"
 #include "common/train/report/console.hpp"
+#include "common/train/sends.hpp"
+#include "common/train/theory.hpp"
 
 namespace ladder {
 namespace {
@@ -115,7 +117,7 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
   const std::optional<Traffic> largest = trainer.largest_traffic(options, world_size, rank);
   const auto average = [&](std::int64_t num_steps, BatchCounts batches) {
     const StepsTaken steps = {.last = num_steps, .batches = batches};
-    return trainer.traffic(options, steps, world_size, rank).bytes_sent() / num_steps;
+    return traffic_theory(trainer, options, steps, world_size, rank).bytes_sent() / num_steps;
   };
   const std::int64_t sent =
       largest ? largest->bytes_sent() : average(1, full_step(options).batches);

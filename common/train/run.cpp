@@ -12,7 +12,7 @@
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
-#include "common/train/start.hpp"
+#include "common/train/run_start.hpp"
 
 namespace ladder {
 
@@ -166,9 +166,10 @@ void Run::resume(TrainState state) {
     hashes = load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
-    const Start start(output.init_from);
-    hashes = start.load(state, options_.model.tie_embeddings);
-    console_.line("starting from the parameters of " + start.describe());
+    check(options_.start != nullptr, "--init-from ", output.init_from,
+          " has not been looked at: call finalize()");
+    hashes = options_.start->load(state, options_.model.tie_embeddings);
+    console_.line("starting from the parameters of " + options_.start->describe());
   }
   report_.first_step = step_;
   const Json training = state.data_contents->value("training", Json());

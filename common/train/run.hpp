@@ -20,6 +20,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/core/check.hpp"
+#include "common/core/stop_signal.hpp"
 #include "common/core/timer.hpp"
 #include "common/core/trace.hpp"
 #include "common/optim/exact_sums.hpp"
@@ -30,7 +31,6 @@
 #include "common/train/report/report.hpp"
 #include "common/train/report/step_record.hpp"
 #include "common/train/run_files.hpp"
-#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 

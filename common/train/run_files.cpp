@@ -9,7 +9,7 @@
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/pretrained/tokenizer_folder.hpp"
+#include "common/train/run_start.hpp"
 
 namespace ladder {
 
@@ -71,8 +71,7 @@ void RunFiles::open(const TrainOptions& options, std::int64_t step) {
   make_folders(out_);
   sweep_partial_checkpoints(out_);
   check_can_save(out_);
-  keep_tokenizer(options.data, out_);
-  keep_settings_of_start(options.output.init_from, out_);
+  if (options.start != nullptr) options.start->keep_files(options, out_);
   std::error_code ignored;
   // A report of an earlier part of this run is outdated now.
   if (step < options.num_steps) fs::remove(out_ / "report.json", ignored);

@@ -1,6 +1,6 @@
 // run_main() with ranks that are threads, and trainers that do one thing each.
-#include "common/train/run_main.hpp"
 #include "common/comm/paced_communicator.hpp"
+#include "common/train/run_main.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
@@ -19,9 +19,10 @@
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
+#include "common/train/command_line.hpp"
 #include "common/train/dry_run.hpp"
-#include "common/train/options/command_line.hpp"
 #include "common/train/run.hpp"
+#include "common/train/sends.hpp"
 #include "common/train/start.hpp"
 
 namespace ladder {

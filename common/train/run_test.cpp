@@ -424,6 +424,7 @@ TEST_F(RunTest, AModelWithOtherHeadsIsNeitherResumedNorStartedFrom) {
   TrainOptions other = options_;
   other.model.heads = 2;
   other.output.out = folder_.path("other");
+  other.start = std::make_shared<const Start>(options_.output.out);  // finalize() would refuse it
   for (std::string* from : {&other.output.init_from, &other.output.resume}) {
     const std::string before = std::exchange(*from, options_.output.out);
     expect_throws<CheckError>([&] { take_steps(other); }, {"--heads 4", "--heads 2"});

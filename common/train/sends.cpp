@@ -8,7 +8,7 @@
 namespace ladder {
 namespace {
 
-const char* to_string(StepPhase phase) {
+const char* phase_name(StepPhase phase) {
   static constexpr const char* kNames[] = {
       "start",          "before_forward", "after_forward", "before_backward",
       "after_backward", "gradients",      "updated",       "end"};
@@ -16,7 +16,7 @@ const char* to_string(StepPhase phase) {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
-const char* to_string(Wait wait) {
+const char* wait_name(Wait wait) {
   static constexpr const char* kNames[] = {"at_once",   "for_next",  "for_phase",
                                            "for_layer", "for_steps", "for_nothing"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Wait::kForNothing) + 1);
@@ -56,12 +56,12 @@ Json to_json(const std::vector<Send>& sends, int rank) {
   Json json = Json::array();
   for (const Send& send : sends) {
     const OpTraffic sent = once(send, send.numel, rank)[send.operation];
-    json.push_back({{"phase", to_string(send.phase)},
+    json.push_back({{"phase", phase_name(send.phase)},
                     {"layer", send.layer},
                     {"operation", to_string(send.operation)},
                     {"elements", send.numel},
                     {"element_bytes", send.element_bytes},
-                    {"wait", to_string(send.wait)},
+                    {"wait", wait_name(send.wait)},
                     {"needed_by", send.needed_by},
                     {"group", {send.group.first, send.group.stride, send.group.size}},
                     {"bytes_sent", sent.bytes_sent},

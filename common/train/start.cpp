@@ -5,6 +5,7 @@
 
 #include "common/core/check.hpp"
 #include "common/data/bpe/bpe_files.hpp"
+#include "common/data/bpe/named_tokenizer.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/model/family.hpp"
@@ -13,6 +14,8 @@
 #include "common/train/options/option_table.hpp"
 #include "common/train/pretrained/model_config.hpp"
 #include "common/train/pretrained/pretrained_weights.hpp"
+#include "common/train/pretrained/tokenizer_folder.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder {
 
@@ -152,11 +155,6 @@ void take_shape(const Start& start, TrainOptions& options) {
   options = taken;
 }
 
-// Token ids of which nothing but the model says how many there are.
-bool needs_models_vocabulary(const DataOptions& data) {
-  return has_unknown_tokens(data) && data.vocab_size == 0;
-}
-
 // What --model names, but for the options that the user has given as well. Its vocabulary may be
 // larger than the data's.
 void take_named_shape(TrainOptions& options, const ModelOptions& named) {
@@ -202,20 +200,12 @@ void finalize_deal(TrainOptions& options) {
   options.derived.insert("num-microbatches");
 }
 
-void finalize_from(const Start& start, TrainOptions& options) {
-  check_ranges(options);
-  options.derived.clear();
-  if (!options.given.contains("products")) options.derived.insert("products");
-  options.data.pretrained = options.output.init_from;
-  options.data.bpe = nullptr;  // of an earlier call
-  if (!has_unknown_tokens(options.data)) options.data.bpe = read_tokenizer(options.data);
-  finalize_model(options, start);
-  options.data.context = options.model.context;
-  options.data.seed = options.optimizer.seed = options.seed;
-  options.data.is_pinned = options.device.is_cuda();
-  finalize_deal(options);
-  options.own.finalize(options);
-  check_together(options);
+// Whether a tokenizer says what its tokens stand for, those to train on or those to validate with.
+bool has_text(const DataOptions& data) {
+  DataOptions validation = data;
+  validation.source = data.validation_source;
+  return !has_unknown_tokens(data) ||
+         (!data.validation_source.empty() && !has_unknown_tokens(validation));
 }
 
 // Positions that the run does not use may be there. Any type is converted.
@@ -304,18 +294,33 @@ std::string Start::describe() const {
                                    : "");
 }
 
-void finalize(TrainOptions& options) {
-  finalize_from(Start(options.output.init_from), options);
+void Start::keep_files(const TrainOptions& options, const fs::path& run) const {
+  keep_tokenizer(options.data, run);
+  keep_settings_of_start(options.output.init_from, run);
 }
 
-void finalize(CommandLine& line) {
-  if (!line.text.empty()) return;  // --help
-  TrainOptions& options = line.options;
-  const Start start(options.output.init_from);
-  if (!line.is_question() || (!start.has_model() && needs_models_vocabulary(options.data)))
-    start.check_can_begin(options);
-  finalize_from(start, options);
-  if (line.should_exit) line.text = config_text(options);
+void finalize(TrainOptions& options) {
+  const auto start = std::make_shared<const Start>(options.output.init_from);
+  check_ranges(options);
+  options.derived.clear();
+  if (!options.given.contains("products")) options.derived.insert("products");
+  options.data.pretrained = options.output.init_from;
+  options.data.tokenizer_files = has_text(options.data) ? read_tokenizer(options.data) : nullptr;
+  finalize_model(options, *start);
+  options.start = start;
+  options.data.context = options.model.context;
+  options.data.seed = options.optimizer.seed = options.seed;
+  options.data.is_pinned = options.device.is_cuda();
+  finalize_deal(options);
+  options.own.finalize(options);
+  check_together(options);
+}
+
+TrainOptions options_for(const Trainer& trainer, TrainOptions options) {
+  options.step = trainer.step;
+  options.own.keep_only(trainer.options.own);
+  finalize(options);
+  return options;
 }
 
 }  // namespace ladder

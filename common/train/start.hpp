@@ -13,12 +13,15 @@
 #include <filesystem>
 #include <string>
 
-#include "common/train/checkpoint/train_state.hpp"
-#include "common/train/options/command_line.hpp"
+#include "common/model/model_options.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/run_start.hpp"
 
 namespace ladder {
 
-class Start {
+struct Trainer;
+
+class Start final : public RunStart {
  public:
   // Looks what is there, without opening it. Empty: nothing, so that a run starts from its seed.
   explicit Start(std::filesystem::path path);
@@ -37,13 +40,9 @@ class Start {
   ModelOptions model() const;
   std::filesystem::path shape_file() const;
 
-  // Reads the parameters, one at a time; of a longer context only the first positions. Checks
-  // first, before any tensor changes, that all are there, in their shapes, and no others. Throws
-  // CheckError naming file and tensor. Returns the hash that they would have in a checkpoint.
-  std::string load(const TrainState& state, bool has_tied_head) const;
-
-  // For the console: "models/smol, a Hugging Face folder (llama)".
-  std::string describe() const;
+  std::string load(const TrainState& state, bool has_tied_head) const override;
+  std::string describe() const override;
+  void keep_files(const TrainOptions& options, const std::filesystem::path& run) const override;
 
  private:
   enum class Kind { kNothing, kRun, kHuggingFace, kLlmC };
@@ -58,8 +57,7 @@ class Start {
 // the struct itself must call it.
 void finalize(TrainOptions& options);
 
-// Finalizes the options of a command line. What a run would start from must be there, unless it is
-// only asked what the run would be. Writes the text of --print-config.
-void finalize(CommandLine& line);
+// These options, finalized, as this step sees them: with its own ones and no other step's.
+TrainOptions options_for(const Trainer& trainer, TrainOptions options);
 
 }  // namespace ladder

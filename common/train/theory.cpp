@@ -111,11 +111,27 @@ std::optional<std::int64_t> data_bytes_theory(const TrainOptions& options,
 
 }  // namespace
 
+StepsTaken full_step(const TrainOptions& options) {
+  const std::int64_t microbatches = microbatches_per_step(options);
+  return {.batches = {.microbatches = microbatches,
+                      .rows = microbatches * options.data.microbatch_size}};
+}
+
+StepsTaken steps_of(const TrainReport& report) {
+  const auto num_steps = static_cast<std::int64_t>(report.losses.size());
+  return {report.first_step, report.first_step + num_steps, report.batch_counts};
+}
+
+Traffic traffic_theory(const Trainer& trainer, const TrainOptions& options, const StepsTaken& steps,
+                       int world_size, int rank) {
+  return traffic_of(trainer.sends(options, steps, world_size, rank), rank);
+}
+
 void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,
                 int world_size, int rank) {
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
   report.peak_theory = trainer.peak_bytes(options, world_size, rank);
-  report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
+  report.traffic_theory = traffic_theory(trainer, options, steps_of(report), world_size, rank);
   report.data_bytes_theory = data_bytes_theory(options, report);
   if (is_simulated(options)) report.bubble = trainer.bubble(options, world_size);
   if (!report.losses.empty())
@@ -130,7 +146,7 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
   Lines lines;
   if (has_own_ledger(options))
     compare_memory(lines, trainer, options, report, before, world_size, rank);
-  const Traffic traffic = trainer.traffic(options, steps_of(report), world_size, rank);
+  const Traffic traffic = traffic_theory(trainer, options, steps_of(report), world_size, rank);
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     const std::string of_op =

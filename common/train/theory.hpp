@@ -6,9 +6,20 @@
 #include <vector>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/train/sends.hpp"
 #include "common/train/trainer.hpp"
 
 namespace ladder {
+
+// One optimizer step with all its microbatches and rows.
+StepsTaken full_step(const TrainOptions& options);
+
+// The steps of a run.
+StepsTaken steps_of(const TrainReport& report);
+
+// The sum of what these steps send.
+Traffic traffic_theory(const Trainer& trainer, const TrainOptions& options, const StepsTaken& steps,
+                       int world_size, int rank);
 
 // Fills in what theory says of this rank, and where the report differs from it.
 void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,

@@ -11,9 +11,11 @@
 #include "common/core/json.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
-#include "common/train/sends.hpp"
 
 namespace ladder {
+
+struct Send;        // sends.hpp
+struct StepsTaken;  // sends.hpp
 
 // What theory says of a rank.
 template <class Result>
@@ -106,18 +108,6 @@ struct Trainer {
 
   // Theory: the most that a rank holds during training.
   StateBytes peak_bytes(const TrainOptions& of_run, int world_size, int rank) const;
-  // Theory: the sum of what these steps send.
-  Traffic traffic(const TrainOptions& of_run, const StepsTaken& steps, int world_size,
-                  int rank) const;
 };
-
-// These options, finalized, as this step sees them: with its own ones and no other step's.
-TrainOptions options_for(const Trainer& trainer, TrainOptions options);
-
-// One optimizer step with all its microbatches and rows.
-StepsTaken full_step(const TrainOptions& options);
-
-// The steps of a run.
-StepsTaken steps_of(const TrainReport& report);
 
 }  // namespace ladder

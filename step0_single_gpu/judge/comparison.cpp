@@ -11,6 +11,7 @@
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 #include "common/train/report/console.hpp"
+#include "common/train/start.hpp"
 #include "step0_single_gpu/train.hpp"
 
 namespace ladder {

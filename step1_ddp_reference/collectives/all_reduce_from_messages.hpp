@@ -5,7 +5,7 @@
 // bits: those of Communicator::all_reduce.
 //
 // Two rounds. The tensor is cut into one slice for each rank (slice_of in
-// common/comm/rank_order_fold.hpp). First each rank gets all pieces of its own slice, and adds them
+// common/comm/slice.hpp). First each rank gets all pieces of its own slice, and adds them
 // up: the reduce-scatter. Then it sends the sum to all others: the all-gather.
 //
 // inout:   any shape, contiguous, with the same numel and dtype on every rank and without a

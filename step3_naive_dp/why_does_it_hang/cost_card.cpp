@@ -1,4 +1,5 @@
 #include "common/train/build_model.hpp"
+#include "common/train/sends.hpp"
 #include "step3_naive_dp/why_does_it_hang/train.hpp"
 
 namespace ladder::hang {

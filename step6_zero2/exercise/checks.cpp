@@ -8,6 +8,7 @@
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step1_ddp_reference/exercise/arm_and_wait.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
+#include "step6_zero2/cost_card.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
 #include "step6_zero2/train.hpp"
 

@@ -19,6 +19,7 @@
 #include "common/testing/judge_main.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
+#include "step7_zero3/cost_card.hpp"
 #include "step7_zero3/sharded_model.hpp"
 #include "step7_zero3/train.hpp"
 

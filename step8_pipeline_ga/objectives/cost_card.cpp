@@ -1,5 +1,7 @@
 // Step 8's cost card, and what a second model and an objective's metrics add to it.
 #include "common/train/cost.hpp"
+#include "common/train/sends.hpp"
+#include "common/train/theory.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"

@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/core/stop_signal.hpp"
 #include "common/model/modules.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
-#include "common/train/stop_signal.hpp"
 #include "step8_pipeline_ga/runner/step_objective.hpp"
 
 namespace ladder {

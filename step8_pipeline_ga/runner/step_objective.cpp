@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
+#include "common/core/stop_signal.hpp"
 #include "common/core/trace.hpp"
-#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/expect_throws.hpp"
-#include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
+#include "step8_pipeline_ga/train.hpp"
 
 namespace ladder {
 namespace {
@@ -136,10 +136,11 @@ TEST(ScheduleDrawing, NarrowBoxesHaveTheNumberAlone) {
 TEST(ScheduleDrawing, OfTooMuchIsRefused) {
   TrainOptions options;
   options.data.num_microbatches = 1000;
-  expect_throws<UsageError>([&] { draw_schedule(options, 1000, /*is_svg=*/false); },
+  expect_throws<UsageError>([&] { step8::draw_schedule(options, 1000, /*is_svg=*/false); },
                             {"1000 stages (--pipeline-stages)",
                              "1000 microbatches (--num-microbatches)", "at most 100000"});
-  EXPECT_THAT(draw_schedule(options, 2, /*is_svg=*/false), HasSubstr("2 stages, 1000 microb"));
+  EXPECT_THAT(step8::draw_schedule(options, 2, /*is_svg=*/false),
+              HasSubstr("2 stages, 1000 microb"));
 }
 
 }  // namespace

@@ -12,10 +12,10 @@
 
 #include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
+#include "common/core/stop_signal.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/testing/peer.hpp"
 #include "step9_diloco/elastic/worker.hpp"

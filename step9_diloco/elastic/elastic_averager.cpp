@@ -12,7 +12,7 @@
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/train/stop_signal.hpp"
+#include "common/core/stop_signal.hpp"
 #include "step9_diloco/elastic/listener.hpp"
 #include "step9_diloco/elastic/membership.hpp"
 #include "step9_diloco/elastic/message.hpp"

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "common/core/check.hpp"
+#include "common/core/stop_signal.hpp"
 #include "common/train/options/option_values.hpp"
 #include "common/train/run_main.hpp"
-#include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/lighthouse_client.hpp"

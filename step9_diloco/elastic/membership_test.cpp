@@ -17,7 +17,7 @@ using ::testing::Each;
 
 constexpr int kNumWorkers = 4;
 
-bool never() {
+bool never_given_up() {
   return false;
 }
 
@@ -49,7 +49,7 @@ class MembershipTest : public ::testing::Test {
   }
   void form_quorum() {
     const std::vector<Quorum> quorums = at_once([this](int /*worker*/, Membership& membership) {
-      return membership.form_quorum({.history = history_}, 30, never).value_or(Quorum{});
+      return membership.form_quorum({.history = history_}, 30, never_given_up).value_or(Quorum{});
     });
     EXPECT_THAT(quorums, Each(quorums[0]));
     ASSERT_EQ(quorums[0].members.size(), workers_.size());
@@ -90,7 +90,7 @@ TEST_F(MembershipTest, WithoutALighthouseItGivesUp) {
   lighthouse_.reset();
   const Timer timer;
   EXPECT_EQ(workers_[0]->await_decision(/*is_ready=*/true, 0.1), Decision::kUnknown);
-  EXPECT_EQ(workers_[0]->form_quorum({}, 0.3, never), std::nullopt);
+  EXPECT_EQ(workers_[0]->form_quorum({}, 0.3, never_given_up), std::nullopt);
   workers_.clear();
   EXPECT_LT(timer.seconds(), 20);
 }

@@ -20,6 +20,7 @@
 #include "common/testing/recording_communicator.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/report/console.hpp"
+#include "common/train/start.hpp"
 #include "common/train/theory.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"

@@ -9,6 +9,7 @@
 #include "common/model/attention.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
+#include "common/train/start.hpp"
 #include "step0_single_gpu/cuda_graphs/train.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"

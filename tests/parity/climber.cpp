@@ -8,6 +8,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/rank_test.hpp"
+#include "common/train/start.hpp"
 #include "common/train/theory.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "tests/parity/closed_form.hpp"
@@ -110,7 +111,7 @@ void Climber::expect_theory(const Trainer& rung, const TrainOptions& options,
                             const TrainReport& report, const MemoryReading& before) const {
   SCOPED_TRACE(concat(rung.step, ": measured against theory"));
   if (!ranks_are_processes()) {  // but threads, of which none has a memory of its own
-    EXPECT_EQ(report.traffic, rung.traffic(options, steps_of(report), size(), rank()));
+    EXPECT_EQ(report.traffic, traffic_theory(rung, options, steps_of(report), size(), rank()));
     return;
   }
   expect_closed_form(options, report, comm_);

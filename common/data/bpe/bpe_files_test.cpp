@@ -12,6 +12,7 @@
 #include "common/data/tokenizer_source.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/testing/with_tokenizer.hpp"
 
 namespace ladder {
 
@@ -322,16 +323,19 @@ TEST_F(BpeFilesTest, AFolderWithoutATokenizerIsRefused) {
 
 TEST_F(BpeFilesTest, AutoIsThePretrainedModelsTokenizerOrBytes) {
   const std::string folder = folder_.path().string();
-  const auto name = [](const DataOptions& options) { return open_tokenizer(options)->name(); };
+  const auto name = [](const DataOptions& options) {
+    return open_tokenizer(with_tokenizer(options))->name();
+  };
   EXPECT_EQ(name({}), "bytes");
   EXPECT_EQ(name({.pretrained = folder}), "bytes");
   const std::string path = write([](json&) {});
   EXPECT_EQ(name({.pretrained = folder}).substr(0, 4), "bpe ");
   EXPECT_EQ(name({.tokenizer = "bytes", .pretrained = folder}), "bytes");
   EXPECT_EQ(name({.tokenizer = path}), name({.pretrained = folder}));
-  EXPECT_EQ(vocab_size_of({.pretrained = folder}), 340);
-  EXPECT_EQ(vocab_size_of({.pretrained = folder, .vocab_size = 1000}), 1000);
-  EXPECT_THROW(vocab_size_of({.pretrained = folder, .vocab_size = 339}), UsageError);
+  EXPECT_EQ(vocab_size_of(with_tokenizer({.pretrained = folder})), 340);
+  EXPECT_EQ(vocab_size_of(with_tokenizer({.pretrained = folder, .vocab_size = 1000})), 1000);
+  EXPECT_THROW(vocab_size_of(with_tokenizer({.pretrained = folder, .vocab_size = 339})),
+               UsageError);
 }
 
 TEST_F(BpeFilesTest, AutoIsWhatAnotherRunKeeps) {
@@ -340,17 +344,18 @@ TEST_F(BpeFilesTest, AutoIsWhatAnotherRunKeeps) {
   fs::create_directories(checkpoint);
   folder_.write("run/checkpoints/step_000001/state.json", "{}");
   for (const fs::path& model : {run, checkpoint})
-    EXPECT_EQ(open_tokenizer({.pretrained = model})->name(), "bytes");
+    EXPECT_EQ(open_tokenizer(with_tokenizer({.pretrained = model}))->name(), "bytes");
   fs::create_directory(run / "tokenizer");
   fs::rename(by_file.tokenizer, run / "tokenizer/tokenizer.json");
   for (const fs::path& model : {run, checkpoint})
-    EXPECT_EQ(open_tokenizer({.pretrained = model})->vocab_size(), 340);
+    EXPECT_EQ(open_tokenizer(with_tokenizer({.pretrained = model}))->vocab_size(), 340);
 }
 
-TEST_F(BpeFilesTest, FilesThatHaveBeenReadAreNotReadAgain) {
+TEST_F(BpeFilesTest, FilesAreReadOnceAndBeforeATokenizerIsOpened) {
   DataOptions options = {.tokenizer = write([](json&) {})};
+  expect_throws<CheckError>([&] { open_tokenizer(options); }, {options.tokenizer, "not been read"});
+  options = with_tokenizer(options);
   const std::string name = open_tokenizer(options)->name();
-  options.bpe = read_tokenizer(options);
   fs::remove(options.tokenizer);
   EXPECT_EQ(open_tokenizer(options)->name(), name);
   EXPECT_EQ(tokenizer_path(options), options.tokenizer);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -20,6 +21,8 @@
 #include "common/train/options/step_options.hpp"
 
 namespace ladder {
+
+class RunStart;
 
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written. run_main() replaces it by a fresh folder.
@@ -62,6 +65,8 @@ struct TrainOptions {
   double check_collectives_s = 0;  // how long a rank may wait; 0: nothing is checked
   std::string link = {};           // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
   OutputOptions output;
+  // What `output.init_from` and the data's tokenizer name; finalize() finds it.
+  std::shared_ptr<const RunStart> start = {};
   StepOptions own;                     // those that only this step has
   std::set<std::string> given = {};    // names, without dashes, that the user has given
   std::set<std::string> derived = {};  // those whose values follow from other options

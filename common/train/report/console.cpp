@@ -11,7 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/train/stop_signal.hpp"
+#include "common/core/stop_signal.hpp"
 
 namespace ladder {
 namespace {

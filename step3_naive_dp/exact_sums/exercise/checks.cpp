@@ -14,6 +14,7 @@
 #include "common/testing/judge_main.hpp"
 #include "common/testing/plain_words.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/start.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step3_naive_dp/train.hpp"

@@ -27,6 +27,8 @@
 #include "common/testing/time_limit.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/report/console.hpp"
+#include "common/train/start.hpp"
+#include "common/train/theory.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -228,8 +230,8 @@ std::string wrong_training(const Trial& trial) {
 // right, if all that they are for is there.
 std::string wrong_calls(const Trial& trial) {
   const Traffic traffic =
-      trainer().traffic(options_of(trial.trainer, trial.task), steps_of(trial.found.report),
-                        trial.task.num_ranks, trial.rank);
+      traffic_theory(trainer(), options_of(trial.trainer, trial.task), steps_of(trial.found.report),
+                     trial.task.num_ranks, trial.rank);
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     // Before the first step, parameters may be broadcast in parts.

@@ -28,8 +28,8 @@
 
 #include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
+#include "common/core/stop_signal.hpp"
 #include "common/optim/flat_model.hpp"
-#include "common/train/stop_signal.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/worker.hpp"

@@ -1,4 +1,4 @@
-#include "common/train/pretrained/export.hpp"
+#include "common/train/export.hpp"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros_like.h>
@@ -19,6 +19,7 @@
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/testing/with_tokenizer.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/pretrained/model_config.hpp"
 #include "common/train/pretrained/pretrained_weights.hpp"
@@ -290,7 +291,7 @@ TEST_F(ExportTest, WhatCannotBeKeptIsRefusedBeforeTraining) {
   write_tokenizer(folder_.path("tokens"));
   DataOptions data;
   data.tokenizer = folder_.path("tokens");
-  data.bpe = read_tokenizer(data);
+  data = with_tokenizer(data);
   const auto expect = [&](const std::string& file, const std::string& reason) {
     expect_throws<CheckError>([&] { keep_tokenizer(data, folder_.path("run")); }, {file, reason});
     EXPECT_FALSE(fs::exists(folder_.path("run/tokenizer")));
@@ -376,13 +377,13 @@ TEST_F(ExportTest, AModelOfBytesBringsItsTokenizer) {
 TEST_F(ExportTest, AutoReadsAnExportedModelOfBytesAsBytes) {
   export_checkpoint(save(values_), folder_.path("out"), at::kFloat);
   const std::string out = folder_.path("out");
-  EXPECT_EQ(open_tokenizer({.pretrained = out})->name(), "bytes");
-  EXPECT_EQ(tokenizer_path({.pretrained = out}), fs::path());
-  EXPECT_THAT(open_tokenizer({.tokenizer = out})->name(), StartsWith("bpe "));
+  EXPECT_EQ(open_tokenizer(with_tokenizer({.pretrained = out}))->name(), "bytes");
+  EXPECT_EQ(tokenizer_path(with_tokenizer({.pretrained = out})), fs::path());
+  EXPECT_THAT(open_tokenizer(with_tokenizer({.tokenizer = out}))->name(), StartsWith("bpe "));
   Json file = byte_tokenizer_json();
   std::swap(file["model"]["vocab"]["a"], file["model"]["vocab"]["b"]);
   write_text_file(out + "/tokenizer.json", to_text(file));
-  EXPECT_THAT(open_tokenizer({.pretrained = out})->name(), StartsWith("bpe "));
+  EXPECT_THAT(open_tokenizer(with_tokenizer({.pretrained = out}))->name(), StartsWith("bpe "));
 }
 
 TEST_F(ExportTest, NothingIsOverwritten) {

@@ -5,7 +5,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_launch.hpp"
-#include "common/model/cross_entropy_kernels.hpp"
+#include "common/model/cuda/cross_entropy_kernels.hpp"
 
 namespace ladder::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/train/options/command_line.hpp"
+#include "common/train/command_line.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {

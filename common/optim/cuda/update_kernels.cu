@@ -4,8 +4,8 @@
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_launch.hpp"
+#include "common/optim/cuda/update_kernels.hpp"
 #include "common/optim/round_to.hpp"
-#include "common/optim/update_kernels.hpp"
 
 namespace ladder::kernels {
 namespace {

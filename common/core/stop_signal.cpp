@@ -1,4 +1,4 @@
-#include "common/train/stop_signal.hpp"
+#include "common/core/stop_signal.hpp"
 
 #include <unistd.h>
 

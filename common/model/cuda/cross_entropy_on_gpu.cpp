@@ -1,22 +1,16 @@
 #include "common/model/cross_entropy_on_gpu.hpp"
 
-#ifdef LADDER_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "common/model/cross_entropy_kernels.hpp"
-#endif
-
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
+#include "common/model/cuda/cross_entropy_kernels.hpp"
 
 namespace ladder {
-
-#ifdef LADDER_WITH_CUDA
-
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -87,14 +81,5 @@ at::Tensor cross_entropy_sum_on_gpu(const at::Tensor& logits, const at::Tensor& 
   return CrossEntropySum::apply(in_rows(logits, targets.numel()), targets.flatten().contiguous(),
                                 ignored_target);
 }
-
-#else
-
-at::Tensor cross_entropy_sum_on_gpu(const at::Tensor& /*logits*/, const at::Tensor& /*targets*/,
-                                    std::int64_t /*ignored_target*/) {
-  throw CheckError(cuda_problem());
-}
-
-#endif
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-#include "common/train/pretrained/export.hpp"
+#include "common/train/export.hpp"
 
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>

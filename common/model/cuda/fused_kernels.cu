@@ -5,7 +5,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_launch.hpp"
-#include "common/model/fused_kernels.hpp"
+#include "common/model/cuda/fused_kernels.hpp"
 
 namespace ladder::kernels {
 namespace {

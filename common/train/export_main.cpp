@@ -5,8 +5,8 @@
 
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/export.hpp"
 #include "common/train/options/option_values.hpp"
-#include "common/train/pretrained/export.hpp"
 #include "common/train/run_main.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "common/train/options/command_line.hpp"
+#include "common/train/command_line.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,7 +11,9 @@
 #include <set>
 
 #include "common/core/check.hpp"
+#include "common/data/tokenizer_source.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
@@ -268,6 +270,16 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
               "--json says how to show what --dry-run finds: add --dry-run RANKS");
   if (line.dry_run_ranks == kAsStarted) line.dry_run_ranks = num_ranks_of(line.options);
   return line;
+}
+
+void finalize(CommandLine& line) {
+  if (!line.text.empty()) return;  // --help
+  TrainOptions& options = line.options;
+  const Start start(options.output.init_from);
+  if (!line.is_question() || (!start.has_model() && needs_models_vocabulary(options.data)))
+    start.check_can_begin(options);
+  finalize(options);
+  if (line.should_exit) line.text = config_text(options);
 }
 
 }  // namespace ladder

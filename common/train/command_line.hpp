@@ -29,6 +29,10 @@ struct CommandLine {
 // similar one that exists.
 CommandLine parse_command_line(int argc, const char* const* argv, const Trainer& trainer);
 
+// finalize() for a command line. What a run would start from must be there, unless it is only asked
+// what the run would be. Writes the text of --print-config.
+void finalize(CommandLine& line);
+
 // The options as a --config file, without those that follow from others. Such a file has no escapes
 // and no "#" but for comments, so a value that would need one is left out.
 std::string config_text(const TrainOptions& options);

@@ -1,39 +1,15 @@
 #include "common/optim/on_gpu.hpp"
 
 #include <ATen/Functions.h>
-#ifdef LADDER_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
-
-#include "common/optim/update_kernels.hpp"
-#endif
-
-#include <cmath>
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/optim/cuda/update_kernels.hpp"
 #include "common/optim/norm.hpp"
 
 namespace ladder {
-AdamWFactors factors_of(const AdamWStep& step) {
-  const auto correction = [&](double beta) {
-    return 1 - std::pow(beta, static_cast<double>(step.t));
-  };
-  AdamWFactors factors;
-  factors.grad = static_cast<float>(step.grad_factor);
-  factors.kept = static_cast<float>(1 - step.learning_rate * step.weight_decay);
-  factors.beta1 = static_cast<float>(step.beta1);
-  factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
-  factors.beta2 = static_cast<float>(step.beta2);
-  factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  factors.step_size = static_cast<float>(step.learning_rate / correction(step.beta1));
-  factors.root_of_correction = static_cast<float>(std::sqrt(correction(step.beta2)));
-  factors.eps = static_cast<float>(step.eps);
-  return factors;
-}
-
-#ifdef LADDER_WITH_CUDA
-
 namespace {
 
 // Through pinned memory, which the GPU writes by itself: a copy to other memory is two copies.
@@ -86,24 +62,5 @@ void round_to_quanta_on_gpu(const at::Tensor& values, const float* quanta, std::
   kernels::round_to_quanta(values.mutable_data_ptr(), values.scalar_type(), values.numel(), quanta,
                            offset, share, at::cuda::getCurrentCUDAStream());
 }
-
-#else
-
-void adamw_on_gpu(at::TensorList /*params*/, at::TensorList /*grads*/, at::TensorList /*exp_avgs*/,
-                  at::TensorList /*exp_avg_sqs*/, at::TensorList /*rounded*/,
-                  const AdamWStep& /*step*/) {
-  throw CheckError(cuda_problem());
-}
-
-std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& /*pieces*/) {
-  throw CheckError(cuda_problem());
-}
-
-void round_to_quanta_on_gpu(const at::Tensor& /*values*/, const float* /*quanta*/,
-                            std::int64_t /*offset*/, float /*share*/) {
-  throw CheckError(cuda_problem());
-}
-
-#endif
 
 }  // namespace ladder

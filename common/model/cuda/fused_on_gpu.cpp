@@ -1,22 +1,16 @@
 #include "common/model/fused_on_gpu.hpp"
 
-#ifdef LADDER_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "common/model/fused_kernels.hpp"
-#endif
-
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
+#include "common/model/cuda/fused_kernels.hpp"
 
 namespace ladder {
-
-#ifdef LADDER_WITH_CUDA
-
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -135,27 +129,5 @@ at::Tensor row_sums_on_gpu(const at::Tensor& x) {
                     at::cuda::getCurrentCUDAStream());
   return added_up(parts);
 }
-
-#else
-
-bool has_fused_kernels(const at::Tensor& /*x*/) {
-  return false;
-}
-bool has_fused_layer_norm(const at::Tensor& /*x*/) {
-  return false;
-}
-Fork add_layer_norm_on_gpu(const at::Tensor& /*x*/, const std::optional<at::Tensor>& /*branch*/,
-                           const at::Tensor& /*weight*/, const at::Tensor& /*bias*/,
-                           double /*epsilon*/) {
-  throw CheckError(cuda_problem());
-}
-at::Tensor bias_gelu_on_gpu(const at::Tensor& /*x*/, const at::Tensor& /*bias*/) {
-  throw CheckError(cuda_problem());
-}
-at::Tensor row_sums_on_gpu(const at::Tensor& /*x*/) {
-  throw CheckError(cuda_problem());
-}
-
-#endif
 
 }  // namespace ladder
