@@ -3,11 +3,12 @@
 
     ./ladder bench plan [--rounds 3] [--write]       --write adds the table to docs/plan_ledger.md
 
-Each configuration is planned, with a measurement of its own, and then trained for a few steps. The planner measures step 3, with
-fewer layers and at full speed; so all of this is new to it. State and bytes sent must agree exactly, on every rank; otherwise the
-exit code is 1. Other programs can only make a step slower; so the time is the lower quartile of a run's steps, and of several
-rounds the least, both where it ran and where it was planned. All errors are in the table, with the
-share of the processors that others took.
+Each configuration is planned, with a measurement of its own, and then trained for a few steps. The
+planner measures step 3, with fewer layers and at full speed; so all of this is new to it. State and
+bytes sent must agree exactly, on every rank; otherwise the exit code is 1. Other programs can only
+make a step slower; so the time is the lower quartile of a run's steps, and of several rounds the
+least, both where it ran and where it was planned. All errors are in the table, with the share of
+the processors that others took.
 
     benchmarks/plan_vs_runs.py --self-test           checks the comparison on reports that it makes
 """
@@ -54,14 +55,17 @@ def state_of(rank):
 
 
 def is_exact(facts, report):
-    """Whether all ranks hold at most what the plans say, and none sends more than the first replica's."""
+    """Whether all ranks hold at most what the plans say, and none sends more than the first
+    replica's."""
     stages = facts["stages"]
     for index, memory in enumerate(report["memory"]):
         if state_of(memory) != list(facts["ranks"][index % stages]["at_most"].values()):
             return False
     steps = len(report["losses"])
     for stage, rank in enumerate(facts["ranks"]):
-        if max(map(bytes_sent, report["traffic"][stage::stages])) * rank["in_steps"] != steps * bytes_sent(rank["sends"]):
+        if max(map(bytes_sent, report["traffic"][stage::stages])) * rank[
+            "in_steps"
+        ] != steps * bytes_sent(rank["sends"]):
             return False
     return True
 
@@ -71,7 +75,11 @@ def processor_seconds():
     one has started."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
     idle, own = ticks[3] + ticks[4], resource.getrusage(resource.RUSAGE_CHILDREN)
-    return idle / os.sysconf("SC_CLK_TCK"), (sum(ticks[:8]) - idle) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
+    return (
+        idle / os.sysconf("SC_CLK_TCK"),
+        (sum(ticks[:8]) - idle) / os.sysconf("SC_CLK_TCK"),
+        own.ru_utime + own.ru_stime,
+    )
 
 
 def share_of_others(before, after):
@@ -102,15 +110,24 @@ def compare(trainers, configuration):
 
 def row_of(configuration, pairs):
     name, ranks, link, _, more = configuration
-    planned_s, run_s = min(planned.step_s for planned, _ in pairs), min(run["seconds"] for _, run in pairs)
+    planned_s, run_s = (
+        min(planned.step_s for planned, _ in pairs),
+        min(run["seconds"] for _, run in pairs),
+    )
     planned, run = pairs[-1]
     return {
-        "what": f"{name}, {ranks} ranks", "link": link, "model": run["model"], "options": f"`{more}`" if more else "",
-        "state": size_text(planned.state_bytes), "exact": "yes" if all(run["exact"] for _, run in pairs) else "NO",
+        "what": f"{name}, {ranks} ranks",
+        "link": link,
+        "model": run["model"],
+        "options": f"`{more}`" if more else "",
+        "state": size_text(planned.state_bytes),
+        "exact": "yes" if all(run["exact"] for _, run in pairs) else "NO",
         "activations": f"{size_text(planned.working_bytes)} / {size_text(run['activations'])}",
-        "planned": time_text(planned_s), "run": time_text(run_s), "error": planned_s / run_s - 1,
+        "planned": time_text(planned_s),
+        "run": time_text(run_s),
+        "error": planned_s / run_s - 1,
         "others": min(run["others"] for _, run in pairs),
-    }  # fmt: skip
+    }
 
 
 COLUMNS = {"": "{what}", "link": "{link}", "model": "{model}", "options": "{options}", "state": "{state}", "state and bytes exact": "{exact}",
@@ -126,28 +143,52 @@ def markdown(rows):
 
 def self_test():
     sends = {"all_reduce": {"calls": 1, "bytes_sent": 40, "messages": 2}}
-    stage = {"at_most": {"parameters": 8, "gradients": 8, "optimizer": 16}, "sends": sends, "in_steps": 1}
+    stage = {
+        "at_most": {"parameters": 8, "gradients": 8, "optimizer": 16},
+        "sends": sends,
+        "in_steps": 1,
+    }
     facts = {"stages": 1, "ranks": [stage]}
 
     def report(gradients=8, bytes_sent=80):
         memory = {"parameters_peak": 8, "gradients_peak": gradients, "optimizer_peak": 16}
-        return {"memory": [memory, memory], "losses": [0, 0], "traffic": [{"all_reduce": {"bytes_sent": b}} for b in (bytes_sent, 78)]}
+        return {
+            "memory": [memory, memory],
+            "losses": [0, 0],
+            "traffic": [{"all_reduce": {"bytes_sent": b}} for b in (bytes_sent, 78)],
+        }
 
-    cases = [(report(), True), (report(gradients=9), False), (report(bytes_sent=81), False), (report(bytes_sent=79), False)]
+    cases = [
+        (report(), True),
+        (report(gradients=9), False),
+        (report(bytes_sent=81), False),
+        (report(bytes_sent=79), False),
+    ]
     for made, wanted in cases:
         assert is_exact(facts, made) == wanted, made
-    assert measured_s({"step_seconds": [0, 1, 3, 2]}, 1) == 1 and measured_s({"step_seconds": [0, 0, 1, 3]}, 2) == 2
+    assert (
+        measured_s({"step_seconds": [0, 1, 3, 2]}, 1) == 1
+        and measured_s({"step_seconds": [0, 0, 1, 3]}, 2) == 2
+    )
     assert share_of_others((0, 0, 0), (2, 6, 4)) == 0.25
     print(f"self-test: {len(cases) + 3} cases are right")
 
 
 def main():
     parser = results_parser("plan", __doc__, self_test, has_folder=False)
-    parser.add_argument("--rounds", type=int, default=3, help="of planning and training, of which the fastest counts")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="of planning and training, of which the fastest counts",
+    )
     parser.add_argument("--only", default="", help="only configurations whose step begins so")
     parser.add_argument("--write", action="store_true", help="docs/plan_ledger.md")
     arguments = parser.parse_args()
-    trainers, chosen = Trainers(arguments.build), [c for c in CONFIGURATIONS if c[0].startswith(arguments.only)]
+    trainers, chosen = (
+        Trainers(arguments.build),
+        [c for c in CONFIGURATIONS if c[0].startswith(arguments.only)],
+    )
     pairs = {configuration: [] for configuration in chosen}
     with Progress(arguments.rounds * len(chosen)) as progress:
         for configuration in arguments.rounds * chosen:
@@ -160,7 +201,10 @@ def main():
     print(text)
     progress.finish()
     if arguments.write:
-        write(LEDGER, f"{LEDGER.read_text().rstrip()}\n\n## {time.strftime('%Y-%m-%d, %H:%M')}\n\n{text}")
+        write(
+            LEDGER,
+            f"{LEDGER.read_text().rstrip()}\n\n## {time.strftime('%Y-%m-%d, %H:%M')}\n\n{text}",
+        )
     return 0 if all(row["exact"] == "yes" for row in rows) else 1
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Stops and fails benchmarks that have children: which end with them, and what was measured is said.
+"""Stops and fails benchmarks that have children: which end with them, and what was measured is
+said.
 
-    benchmarks/processes.py --self-test
+benchmarks/processes.py --self-test
 """
 
 import sys
@@ -28,21 +29,37 @@ print("written")
 
 
 def self_test():
-    cases = [((number, "exec sleep 100", "exec sleep 100"), 128 + number, ["table"]) for number in sorted(HEEDED)]
+    cases = [
+        ((number, "exec sleep 100", "exec sleep 100"), 128 + number, ["table"])
+        for number in sorted(HEEDED)
+    ]
     cases.append(((None, "exec sleep 100", "exit 3"), 1, []))
     cases.append(((None, "exit 0", "sleep 0.2"), 0, ["table", "written"]))
     for (number, *endings), code, wanted in cases:
         with tempfile.TemporaryDirectory() as folder:
             checkout = Checkout(folder)
-            program = checkout.start(sys.executable, "-c", PROGRAM, str(Path(__file__).resolve().parent), *endings)
+            program = checkout.start(
+                sys.executable, "-c", PROGRAM, str(Path(__file__).resolve().parent), *endings
+            )
             # One that ends at once may end the program before the others have begun.
-            checkout.wait_for(lambda: program.poll() is not None or len(checkout.lines("begun")) == len(endings))
+            checkout.wait_for(
+                lambda: program.poll() is not None or len(checkout.lines("begun")) == len(endings)
+            )
             if number is not None:
                 program.send_signal(number)
             output, _ = program.communicate(timeout=60)
             printed = [line for line in output.splitlines() if line in ("table", "written")]
-            expect((program.returncode, printed) == (code, wanted), number, endings, "ended with", program.returncode, output)
-            expect(not checkout.processes(), number, endings, "a child is left:", checkout.processes())
+            expect(
+                (program.returncode, printed) == (code, wanted),
+                number,
+                endings,
+                "ended with",
+                program.returncode,
+                output,
+            )
+            expect(
+                not checkout.processes(), number, endings, "a child is left:", checkout.processes()
+            )
     print(f"self-test: {len(cases)} programs ended as they should")
 
 

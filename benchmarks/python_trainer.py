@@ -1,7 +1,9 @@
-"""The opponents of the benchmarks NAME_vs_python.py: a step's training run in PyTorch, as one would write it in Python; in
-several processes, over gloo, DistributedDataParallel, the same with the optimizer of ZeroRedundancyOptimizer, or fully_shard
-(FSDP2), which keeps parameters whole from forward to backward, as ZeRO-2 would, or not, as ZeRO-3; or a pipeline of
-torch.distributed.pipelining, whose stages have the --blocks, the first one the embedding and the last one the head.
+"""The opponents of the benchmarks NAME_vs_python.py: a step's training run in PyTorch, as one would
+write it in Python; in several processes, over gloo, DistributedDataParallel, the same with the
+optimizer of ZeroRedundancyOptimizer, or fully_shard (FSDP2), which keeps parameters whole from
+forward to backward, as ZeRO-2 would, or not, as ZeRO-3; or a pipeline of
+torch.distributed.pipelining, whose stages have the --blocks, the first one the embedding and the
+last one the head.
 
     python benchmarks/python_trainer.py --kind module|huggingface [--parallel ddp|zero1|fsdp-zero2|fsdp-zero3]
                                         [--parallel gpipe|1f1b --num-microbatches N --blocks 3,3]
@@ -9,12 +11,13 @@ torch.distributed.pipelining, whose stages have the --blocks, the first one the 
                                         --checkpoint FOLDER --data FILE --shape JSON --options JSON --num-steps N
                                         --threads N
 
-Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses must be step 0's, or
-those of another step. Where the environment says WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as torchrun does, it is one
-rank of several: it reads the rows that the course's sampler gives this rank, and its losses are those of its own rows. All
-stages of a pipeline have the same losses; they clip by the norm of the whole gradient.
-Prints one line of JSON: num_parameters, step_seconds (a list), losses (a list), torch_version; on a GPU also peak_bytes,
-the most that its tensors have occupied.
+Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses
+must be step 0's, or those of another step. Where the environment says WORLD_SIZE, RANK, MASTER_ADDR
+and MASTER_PORT as torchrun does, it is one rank of several: it reads the rows that the course's
+sampler gives this rank, and its losses are those of its own rows. All stages of a pipeline have the
+same losses; they clip by the norm of the whole gradient. Prints one line of JSON: num_parameters,
+step_seconds (a list), losses (a list), torch_version; on a GPU also peak_bytes, the most that its
+tensors have occupied.
 """
 
 import argparse
@@ -48,8 +51,12 @@ class Block(nn.Module):
         super().__init__()
         self.heads = heads
         self.ln_1, self.ln_2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
-        self.attn = nn.ModuleDict({"c_attn": nn.Linear(channels, 3 * channels), "c_proj": nn.Linear(channels, channels)})
-        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(channels, 4 * channels), "c_proj": nn.Linear(4 * channels, channels)})
+        self.attn = nn.ModuleDict(
+            {"c_attn": nn.Linear(channels, 3 * channels), "c_proj": nn.Linear(channels, channels)}
+        )
+        self.mlp = nn.ModuleDict(
+            {"c_fc": nn.Linear(channels, 4 * channels), "c_proj": nn.Linear(4 * channels, channels)}
+        )
 
     def forward(self, x):
         B, T, C = x.shape
@@ -63,8 +70,8 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """The plain nn.Module: the kernels that step 0 uses where PyTorch offers them to everybody. Parts are named as in GPT-2's
-    checkpoints. Tokens [B, T] -> logits [B, T, V]."""
+    """The plain nn.Module: the kernels that step 0 uses where PyTorch offers them to everybody.
+    Parts are named as in GPT-2's checkpoints. Tokens [B, T] -> logits [B, T, V]."""
 
     def __init__(self, layers, heads, channels, context, vocab_size, is_tied=True):
         super().__init__()
@@ -93,17 +100,27 @@ class Gpt(nn.Module):
 
 
 class HuggingFace(nn.Module):
-    """GPT2LMHeadModel without dropout, its tanh GELU as the one kernel that transformers also offers."""
+    """GPT2LMHeadModel without dropout, its tanh GELU as the one kernel that transformers also
+    offers."""
 
     def __init__(self, layers, heads, channels, context, vocab_size):
         from transformers import GPT2Config, GPT2LMHeadModel
 
         super().__init__()
         config = GPT2Config(
-            n_layer=layers, n_head=heads, n_embd=channels, n_positions=context, vocab_size=vocab_size,
-            resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, activation_function="gelu_pytorch_tanh", use_cache=False,
-            bos_token_id=None, eos_token_id=None,
-        )  # fmt: skip
+            n_layer=layers,
+            n_head=heads,
+            n_embd=channels,
+            n_positions=context,
+            vocab_size=vocab_size,
+            resid_pdrop=0,
+            embd_pdrop=0,
+            attn_pdrop=0,
+            activation_function="gelu_pytorch_tanh",
+            use_cache=False,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
         self.model = GPT2LMHeadModel._from_config(config, attn_implementation="sdpa")
 
     def forward(self, tokens):
@@ -112,9 +129,13 @@ class HuggingFace(nn.Module):
 
 @torch.no_grad()
 def load(model, checkpoint):
-    """Copies a checkpoint into the model; nn.Linear stores the transpose of what GPT-2's files hold, but for the head."""
+    """Copies a checkpoint into the model; nn.Linear stores the transpose of what GPT-2's files
+    hold, but for the head."""
     file = read_tensors(Path(checkpoint) / "model.safetensors")
-    stored = {name: torch.frombuffer(bytearray(values), dtype=torch.float32).view(shape) for name, (shape, values) in file.items()}
+    stored = {
+        name: torch.frombuffer(bytearray(values), dtype=torch.float32).view(shape)
+        for name, (shape, values) in file.items()
+    }
     transposed = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
     for name, parameter in model.named_parameters():  # a tied one once, as the embedding
         tensor = stored.pop(name.removeprefix("model.transformer."))
@@ -125,21 +146,26 @@ def load(model, checkpoint):
 
 
 def read_batch(data, step, rows, context, rank, world_size):
-    """Every world_size-th window of a nanoGPT file, from step·rows of this rank on: (tokens, targets), [B, T] int64."""
+    """Every world_size-th window of a nanoGPT file, from step·rows of this rank on: (tokens,
+    targets), [B, T] int64."""
     starts = ((np.arange(rows) + step * rows) * world_size + rank)[:, None] * context
     window = data[starts + np.arange(context + 1)[None, :]].astype(np.int64)
     return torch.from_numpy(window[:, :-1].copy()), torch.from_numpy(window[:, 1:].copy())
 
 
 def loss_of(model, tokens, targets, is_autocast):
-    """Mean over the targets, in fp32. torch.compile takes all of it, so that it can fuse the loss with the logits."""
+    """Mean over the targets, in fp32. torch.compile takes all of it, so that it can fuse the loss
+    with the logits."""
     with torch.autocast(tokens.device.type, torch.bfloat16, enabled=is_autocast):
         logits = model(tokens).float()
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / targets.numel()
+    return (
+        F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / targets.numel()
+    )
 
 
 class Masters:
-    """fp32 copies of parameters that are about to become bf16. The optimizer updates them, with fp32 gradients."""
+    """fp32 copies of parameters that are about to become bf16. The optimizer updates them, with
+    fp32 gradients."""
 
     def __init__(self, parameters):
         self.parameters = parameters
@@ -161,10 +187,23 @@ class Masters:
 def adamw(parameters, options, **optimizer_of_shards):
     """Matrices decay, vectors do not."""
     parameters = list(parameters)
-    matrices, vectors = [p for p in parameters if p.dim() >= 2], [p for p in parameters if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": options["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}]
+    matrices, vectors = (
+        [p for p in parameters if p.dim() >= 2],
+        [p for p in parameters if p.dim() < 2],
+    )
+    groups = [
+        {"params": matrices, "weight_decay": options["weight_decay"]},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
     make = ZeroRedundancyOptimizer if optimizer_of_shards else torch.optim.AdamW
-    return make(groups, lr=options["lr"], betas=options["betas"], eps=options["eps"], fused=True, **optimizer_of_shards)
+    return make(
+        groups,
+        lr=options["lr"],
+        betas=options["betas"],
+        eps=options["eps"],
+        fused=True,
+        **optimizer_of_shards,
+    )
 
 
 def make_parallel(model, parameters, options, parallel):
@@ -174,7 +213,11 @@ def make_parallel(model, parameters, options, parallel):
         for module in (*model.h, model):  # it puts other parameters in their place
             fully_shard(module, mesh=mesh, reshard_after_forward=parallel == "fsdp-zero3")
         return model, adamw(model.parameters(), options)
-    optimizer = adamw(parameters, options, **({"optimizer_class": torch.optim.AdamW} if parallel == "zero1" else {}))
+    optimizer = adamw(
+        parameters,
+        options,
+        **({"optimizer_class": torch.optim.AdamW} if parallel == "zero1" else {}),
+    )
     # Without gradient_as_bucket_view, DDP makes another copy per step.
     return DistributedDataParallel(model, gradient_as_bucket_view=True), optimizer
 
@@ -195,8 +238,14 @@ def clip(parameters, largest, loss):
 
 
 def pipeline_step(model, arguments, read):
-    """A function that makes a step of this rank's stage; read(step) gives the rows of all its microbatches."""
-    rank, num_stages, blocks, options = dist.get_rank(), dist.get_world_size(), arguments.blocks, arguments.options
+    """A function that makes a step of this rank's stage; read(step) gives the rows of all its
+    microbatches."""
+    rank, num_stages, blocks, options = (
+        dist.get_rank(),
+        dist.get_world_size(),
+        arguments.blocks,
+        arguments.options,
+    )
     begin, is_first, is_last = sum(blocks[:rank]), rank == 0, rank == num_stages - 1
     model.keep(slice(begin, begin + blocks[rank]), is_first, is_last)
     parameters = list(model.parameters())
@@ -204,14 +253,21 @@ def pipeline_step(model, arguments, read):
     num_targets = options["rows"] * arguments.num_microbatches * arguments.shape["context"]
 
     def loss_of_microbatch(logits, targets):
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / num_targets
+        return (
+            F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / num_targets
+        )
 
     stage = PipelineStage(model, rank, num_stages, torch.device("cpu"))
-    schedule = SCHEDULES[arguments.parallel](stage, arguments.num_microbatches, loss_of_microbatch, scale_grads=False)  # it is divided already
+    schedule = SCHEDULES[arguments.parallel](
+        stage, arguments.num_microbatches, loss_of_microbatch, scale_grads=False
+    )  # it is divided already
 
     def train_step(step):
         (tokens, targets), parts = read(step), []
-        of_first, of_last = [tokens] if is_first else [], {"target": targets, "losses": parts} if is_last else {}
+        of_first, of_last = (
+            [tokens] if is_first else [],
+            {"target": targets, "losses": parts} if is_last else {},
+        )
         schedule.step(*of_first, **of_last, return_outputs=False)
         loss = clip(parameters, options["clip_norm"], sum(part.item() for part in parts))
         optimizer.step()
@@ -241,7 +297,9 @@ def whole_model_step(model, arguments, read):
 
     def train_step(step):
         tokens, targets = read(step)
-        loss = compute_loss(model, tokens.to(device), targets.to(device), arguments.precision == "autocast")
+        loss = compute_loss(
+            model, tokens.to(device), targets.to(device), arguments.precision == "autocast"
+        )
         loss.backward()
         if masters:
             masters.take_gradients()
@@ -263,13 +321,29 @@ def parse_arguments():
     """The options that race.py passes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
-    parser.add_argument("--parallel", choices=["ddp", "zero1", "fsdp-zero2", "fsdp-zero3", *SCHEDULES], default="ddp")
+    parser.add_argument(
+        "--parallel",
+        choices=["ddp", "zero1", "fsdp-zero2", "fsdp-zero3", *SCHEDULES],
+        default="ddp",
+    )
     parser.add_argument("--num-microbatches", type=int, default=1, help="of a pipeline")
-    parser.add_argument("--blocks", type=lambda text: [int(count) for count in text.split(",")], help="of each stage")
-    parser.add_argument("--precision", choices=["fp32", "bf16", "masters", "autocast"], default="fp32",
-                        help="bf16: of the parameters; masters: the same with fp32 masters; autocast: fp32 parameters, bf16 products")  # fmt: skip
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one GPU, one process")
-    parser.add_argument("--compile", action="store_true", help="forward and loss through torch.compile; one process")
+    parser.add_argument(
+        "--blocks",
+        type=lambda text: [int(count) for count in text.split(",")],
+        help="of each stage",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=["fp32", "bf16", "masters", "autocast"],
+        default="fp32",
+        help="bf16: of the parameters; masters: the same with fp32 masters; autocast: fp32 parameters, bf16 products",
+    )
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one GPU, one process"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="forward and loss through torch.compile; one process"
+    )
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--shape", type=json.loads, required=True)
@@ -295,7 +369,9 @@ def main():
         rows, place, make_step = rows * arguments.num_microbatches, (0, 1), pipeline_step
     else:
         place, make_step = (rank, world_size), whole_model_step
-    train_step = make_step(model, arguments, lambda step: read_batch(data, step, rows, shape["context"], *place))
+    train_step = make_step(
+        model, arguments, lambda step: read_batch(data, step, rows, shape["context"], *place)
+    )
     del model
 
     step_seconds, losses = [], []

@@ -1,4 +1,5 @@
-"""What the benchmarks share: their options, how far they have come, their results, and the name of the machine."""
+"""What the benchmarks share: their options, how far they have come, their results, and the name of
+the machine."""
 
 import argparse
 import contextlib
@@ -21,10 +22,16 @@ STOPPED = {128 + number for number in HEEDED}  # exit codes
 
 
 def results_parser(name, about, self_test, has_folder=True):
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter, prog=f"./ladder bench {name}")
+    parser = argparse.ArgumentParser(
+        description=about,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"./ladder bench {name}",
+    )
     parser.add_argument("--build", type=Path, default=BUILD, help="where the programs are")
     if has_folder:
-        parser.add_argument("--out", type=Path, help="folder of the results; default: a new one under runs/")
+        parser.add_argument(
+            "--out", type=Path, help="folder of the results; default: a new one under runs/"
+        )
     parser.add_argument("--self-test", action=SelfTest, const=self_test, help=argparse.SUPPRESS)
     return parser
 
@@ -37,11 +44,18 @@ def result_folder(name, out):
 
 
 def time_text(seconds):
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} min"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 class Progress(contextlib.AbstractContextManager):
-    """The runs of a benchmark: what each has shown, as soon as it has ended, and how long the rest will take.
+    """The runs of a benchmark: what each has shown, as soon as it has ended, and how long the rest
+    will take.
 
         with Progress(3) as progress:
             for kind in kinds:
@@ -50,8 +64,8 @@ class Progress(contextlib.AbstractContextManager):
         print_table(found)
         progress.finish()
 
-    A signal ends the block and, once a run has ended, no more: what follows prints what there is. Then finish() exits, before
-    anything is written.
+    A signal ends the block and, once a run has ended, no more: what follows prints what there is.
+    Then finish() exits, before anything is written.
     """
 
     def __init__(self, work):
@@ -65,7 +79,11 @@ class Progress(contextlib.AbstractContextManager):
         """One more run has ended, which was so much of the work."""
         self.done += work
         left_s = (time.monotonic() - self.start_s) * max(0, self.work / self.done - 1)
-        print(f"{text} · {100 * self.done / self.work:.0f}%, about {time_text(left_s)} left", file=sys.stderr, flush=True)
+        print(
+            f"{text} · {100 * self.done / self.work:.0f}%, about {time_text(left_s)} left",
+            file=sys.stderr,
+            flush=True,
+        )
         self.check()
 
     def check(self):
@@ -75,7 +93,9 @@ class Progress(contextlib.AbstractContextManager):
     def __exit__(self, kind, error, trace):
         if isinstance(error, SystemExit) and error.code in STOPPED:
             self.code = error.code
-            print("stopped: this is what it has, and it writes no file", file=sys.stderr, flush=True)
+            print(
+                "stopped: this is what it has, and it writes no file", file=sys.stderr, flush=True
+            )
         return self.code != 0 and self.done > 0
 
     def finish(self):
@@ -96,7 +116,9 @@ def measured_s(report, round_length):
     """The time of a step: other programs can only make one slower, so the lower quartile counts; if
     steps differ, of the means of whole rounds. The first of several warms up."""
     seconds = report["step_seconds"]
-    rounds = [statistics.mean(seconds[i : i + round_length]) for i in range(0, len(seconds), round_length)]
+    rounds = [
+        statistics.mean(seconds[i : i + round_length]) for i in range(0, len(seconds), round_length)
+    ]
     return quiet(rounds[1:] or rounds)
 
 
@@ -104,12 +126,22 @@ def cpu_name():
     """What goes with every figure: the processor, what it computes with, and how many of its cores
     are ours."""
     try:
-        lines = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
+        lines = [
+            line.split(":", 1)
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if ":" in line
+        ]
     except OSError:
         lines = []
-    of_last = {"model name": "CPU unknown", "flags": ""} | {name.strip(): text.strip() for name, text in lines}
+    of_last = {"model name": "CPU unknown", "flags": ""} | {
+        name.strip(): text.strip() for name, text in lines
+    }
     flags = of_last["flags"].split()
     vectors = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
     has_bf16 = "bf16" if {"avx512_bf16", "amx_bf16"} & set(flags) else "no bf16"
-    family = f"family {of_last['cpu family']}, model {of_last['model']}, " if "cpu family" in of_last else ""
+    family = (
+        f"family {of_last['cpu family']}, model {of_last['model']}, "
+        if "cpu family" in of_last
+        else ""
+    )
     return f"{of_last['model name']} ({family}{vectors}, {has_bf16}), {len(os.sched_getaffinity(0))} cores"

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Compares two runs: are they equal to the bit, and if not, where do they first differ and by how much?
+"""Compares two runs: are they equal to the bit, and if not, where do they first differ and by how
+much?
 
     scripts/compare_runs.py RUN REFERENCE [--within TOLERANCE]
     scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
-RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares losses, gradient norms,
-parameter norms, denominators and metrics of every step, validation losses (also per byte of text, by which runs with
-different tokenizers are compared), and each tensor of the final parameters.
-Of a run that was resumed, earlier steps are those that it has logged. Only steps that both have are compared; both must
-end after the same step, and evaluate after the same ones.
-Without --within, everything must be equal to the bit. With it, series may differ by the relative TOLERANCE, and tensors
-by the same relative norm of their difference (except the key's third of an attention bias, whose gradient is only
-rounding). Values that are not finite equal nothing. Exit code 1 if the runs differ or cannot be compared. Standard
-library only.
+RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares
+losses, gradient norms, parameter norms, denominators and metrics of every step, validation losses
+(also per byte of text, by which runs with different tokenizers are compared), and each tensor of
+the final parameters. Of a run that was resumed, earlier steps are those that it has logged. Only
+steps that both have are compared; both must end after the same step, and evaluate after the same
+ones. Without --within, everything must be equal to the bit. With it, series may differ by the
+relative TOLERANCE, and tensors by the same relative norm of their difference (except the key's
+third of an attention bias, whose gradient is only rounding). Values that are not finite equal
+nothing. Exit code 1 if the runs differ or cannot be compared. Standard library only.
 """
 
 import argparse
@@ -28,16 +29,34 @@ from pathlib import Path
 from launcher.console import SelfTest, reader
 from tensor_files import read_tensors, write_tensors
 
-SERIES = {"units": "denominator", "losses": "loss", "grad_norms": "gradient norm", "param_norms": "parameter norm"}
-VALIDATION, PER_BYTE, RATE, SECONDS = "validation loss", "nats per byte of the validation text", "learning rate", "seconds per step"
+SERIES = {
+    "units": "denominator",
+    "losses": "loss",
+    "grad_norms": "gradient norm",
+    "param_norms": "parameter norm",
+}
+VALIDATION, PER_BYTE, RATE, SECONDS = (
+    "validation loss",
+    "nats per byte of the validation text",
+    "learning rate",
+    "seconds per step",
+)
 LOGGED = {"loss": SERIES["losses"], "grad_norm": SERIES["grad_norms"], "param_norm": SERIES["param_norms"], "units": SERIES["units"],
           "target_tokens": SERIES["units"], "learning_rate": RATE, "step_seconds": SECONDS, "val_loss": VALIDATION,
           "val_nats_per_byte": PER_BYTE}  # fmt: skip
-KINDS = {**dict.fromkeys(SERIES, list), "unit": str, "first_step": int, "param_hash": str, "val_losses": list, "num_parameters": int}
+KINDS = {
+    **dict.fromkeys(SERIES, list),
+    "unit": str,
+    "first_step": int,
+    "param_hash": str,
+    "val_losses": list,
+    "num_parameters": int,
+}
 
 
 def read_report(folder, kinds=KINDS):
-    """Returns the report. Raises ValueError with its path if the file is not a report, with values of these kinds."""
+    """Returns the report. Raises ValueError with its path if the file is not a report, with values
+    of these kinds."""
     path = Path(folder) / "report.json"
     if not path.is_file():
         raise ValueError(f"{folder}: is not the folder of a run: it has no report.json")
@@ -52,7 +71,10 @@ def read_report(folder, kinds=KINDS):
             raise ValueError(f"{path}: is not a report: it has no {key}")
         if not isinstance(report[key], kind):
             raise ValueError(f"{path}: is damaged: {key} is {report[key]!r:.40}")
-    if any(not isinstance(values, list) or len(values) != len(report["losses"]) for values in series_of(report).values()):
+    if any(
+        not isinstance(values, list) or len(values) != len(report["losses"])
+        for values in series_of(report).values()
+    ):
         raise ValueError(f"{path}: its series differ in length")
     return report
 
@@ -68,17 +90,24 @@ def last_step(report):
 
 def is_number(value):
     """A number, or the null of a value that is not finite. fp64 can hold it."""
-    return value is None or isinstance(value, float) or (type(value) is int and abs(value) < 2**1023)
+    return (
+        value is None or isinstance(value, float) or (type(value) is int and abs(value) < 2**1023)
+    )
 
 
 def read_metrics(path):
-    """The lines of metrics.jsonl, without a last one that is not complete: the run may still write it."""
+    """The lines of metrics.jsonl, without a last one that is not complete: the run may still write
+    it."""
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     found = []
     for number, line in enumerate(lines, 1):
         try:
             found.append(json.loads(line))
-            if not all(is_number(found[-1].get(key)) for key in (*LOGGED, "time")) or type(found[-1]["step"]) is not int or found[-1]["step"] < 1:
+            if (
+                not all(is_number(found[-1].get(key)) for key in (*LOGGED, "time"))
+                or type(found[-1]["step"]) is not int
+                or found[-1]["step"] < 1
+            ):
                 raise ValueError(line)
         except (AttributeError, ValueError, TypeError, KeyError, RecursionError):
             raise ValueError(f"{path}: line {number} is not a logged step: {line:.40}") from None
@@ -96,12 +125,19 @@ def logged_series(lines, metrics=()):
 
 
 def whole_series(report, lines, steps, values):
-    """{name: {step: value}} of a whole run: the values at these steps, {name: list}, the validation losses of its report, and
-    from before its first step what earlier parts of the run have logged in these lines."""
+    """{name: {step: value}} of a whole run: the values at these steps, {name: list}, the validation
+    losses of its report, and from before its first step what earlier parts of the run have logged
+    in these lines."""
     series = {name: dict(zip(steps, of, strict=True)) for name, of in values.items()}
     for key, name in (("loss", VALIDATION), ("nats_per_byte", PER_BYTE)):
-        series[name] = {entry["step"] + 0: entry[key] for entry in report["val_losses"] if key == "loss" or key in entry}
-    past = logged_series([line for line in lines if line["step"] <= report["first_step"]], report.get("metrics", ()))
+        series[name] = {
+            entry["step"] + 0: entry[key]
+            for entry in report["val_losses"]
+            if key == "loss" or key in entry
+        }
+    past = logged_series(
+        [line for line in lines if line["step"] <= report["first_step"]], report.get("metrics", ())
+    )
     return {name: past.get(name, {}) | of for name, of in series.items()}
 
 
@@ -109,18 +145,26 @@ def read_run(folder):
     """The report, and with it `series`, {name: {step: value}}, of the whole run."""
     report = read_report(folder)
     lines = read_metrics(Path(folder) / "metrics.jsonl") if report["first_step"] else []
-    report["series"] = whole_series(report, lines, range(report["first_step"] + 1, last_step(report) + 1), series_of(report))
+    report["series"] = whole_series(
+        report, lines, range(report["first_step"] + 1, last_step(report) + 1), series_of(report)
+    )
     return report
 
 
 def common_steps(report, reference):
     """The steps that both have."""
-    return sorted(report["series"][SERIES["losses"]].keys() & reference["series"][SERIES["losses"]].keys())
+    return sorted(
+        report["series"][SERIES["losses"]].keys() & reference["series"][SERIES["losses"]].keys()
+    )
 
 
 def parameters_file(folder, step):
-    """model.safetensors of a reference, or of a run's checkpoint after this step; None if there is none."""
-    for path in (Path(folder) / "model.safetensors", Path(folder) / f"checkpoints/step_{step:06d}/model.safetensors"):
+    """model.safetensors of a reference, or of a run's checkpoint after this step; None if there is
+    none."""
+    for path in (
+        Path(folder) / "model.safetensors",
+        Path(folder) / f"checkpoints/step_{step:06d}/model.safetensors",
+    ):
         if path.exists():
             return path
     return None
@@ -159,14 +203,25 @@ def series_differences(report, reference, within):
     if not common_steps(report, reference):
         lines.append("there is no step that both have taken")
     if report["unit"] != reference["unit"]:
-        lines.append(f"losses are means over {report['unit']}, in the reference over {reference['unit']}")
+        lines.append(
+            f"losses are means over {report['unit']}, in the reference over {reference['unit']}"
+        )
     series = report["series"], reference["series"]
-    lines += [f"only one of the runs has the metric {name}" for name in sorted(series[0].keys() ^ series[1].keys())]
+    lines += [
+        f"only one of the runs has the metric {name}"
+        for name in sorted(series[0].keys() ^ series[1].keys())
+    ]
     found, wanted = (of[VALIDATION] for of in series)
     for step in sorted(set(common_steps(report, reference)) & (found.keys() ^ wanted.keys())):
-        lines.append(f"step {step}: only {'the run' if step in found else 'the reference'} has a validation loss")
-    for name in [name for name in series[0] if name in series[1]]:  # PER_BYTE also compares different tokenizers
-        lines += first_difference(name, series[0][name], series[1][name], None if name == SERIES["units"] else within)
+        lines.append(
+            f"step {step}: only {'the run' if step in found else 'the reference'} has a validation loss"
+        )
+    for name in [
+        name for name in series[0] if name in series[1]
+    ]:  # PER_BYTE also compares different tokenizers
+        lines += first_difference(
+            name, series[0][name], series[1][name], None if name == SERIES["units"] else within
+        )
     return lines
 
 
@@ -177,7 +232,8 @@ def relative_distance(found, wanted):
 
 
 def without_key(name, values):
-    """The values that --within compares: without the middle third of a bias of query, key and value."""
+    """The values that --within compares: without the middle third of a bias of query, key and
+    value."""
     third = len(values) // 3
     return values[:third] + values[2 * third :] if name.endswith("attn.c_attn.bias") else values
 
@@ -188,8 +244,14 @@ def tensor_difference(name, found, wanted, within):
     if found[0] != wanted[0]:
         return [f"tensor {name}: shape {found[0]}, wanted {wanted[0]}"]
     values = [array.array("f", each) for _, each in (found, wanted)]
-    distance = relative_distance(*(values if within is None else (without_key(name, each) for each in values)))
-    return [] if within is not None and distance <= within else [f"tensor {name}: relative distance {distance:.1e}"]
+    distance = relative_distance(
+        *(values if within is None else (without_key(name, each) for each in values))
+    )
+    return (
+        []
+        if within is not None and distance <= within
+        else [f"tensor {name}: relative distance {distance:.1e}"]
+    )
 
 
 def parameter_differences(run, report, reference, wanted_report, within):
@@ -197,30 +259,46 @@ def parameter_differences(run, report, reference, wanted_report, within):
     if hashes[0] and hashes[0] == hashes[1]:
         return []
     hash_line = f"param_hash {hashes[0]!r}, wanted {hashes[1]!r}"
-    files = parameters_file(run, last_step(report)), parameters_file(reference, last_step(wanted_report))
+    files = (
+        parameters_file(run, last_step(report)),
+        parameters_file(reference, last_step(wanted_report)),
+    )
     if None in files:
         missing = [str(folder) for folder, file in zip((run, reference), files) if file is None]
-        return [f"{hash_line}; no final parameters in {' and '.join(missing)} to measure how far apart they are"]
+        return [
+            f"{hash_line}; no final parameters in {' and '.join(missing)} to measure how far apart they are"
+        ]
     found, wanted = map(read_tensors, files)
     if found == wanted:
-        return [f"{hash_line}, yet the parameter files are equal: one does not belong to its report"]
-    lines = [f"tensor {name} is in only one of the runs" for name in sorted(found.keys() ^ wanted.keys())]
+        return [
+            f"{hash_line}, yet the parameter files are equal: one does not belong to its report"
+        ]
+    lines = [
+        f"tensor {name} is in only one of the runs" for name in sorted(found.keys() ^ wanted.keys())
+    ]
     for name in sorted(found.keys() & wanted.keys()):
         lines += tensor_difference(name, found[name], wanted[name], within)
     return lines
 
 
 def differences(run, reference, within=None):
-    """One line per difference; none if the runs are equal. Raises OSError or ValueError if one cannot be read."""
+    """One line per difference; none if the runs are equal. Raises OSError or ValueError if one
+    cannot be read."""
     report, wanted = read_run(run), read_run(reference)
-    return series_differences(report, wanted, within) + parameter_differences(run, report, reference, wanted, within)
+    return series_differences(report, wanted, within) + parameter_differences(
+        run, report, reference, wanted, within
+    )
 
 
 def describe_equality(run, reference, within):
     report, wanted = read_run(run), read_run(reference)
     steps = common_steps(report, wanted)
     how = "equal to the bit" if within is None else f"equal within {within:g}"
-    of_all = f" ({steps[0]} to {steps[-1]}: those that both have)" if len(steps) < last_step(report) else ""
+    of_all = (
+        f" ({steps[0]} to {steps[-1]}: those that both have)"
+        if len(steps) < last_step(report)
+        else ""
+    )
     return f"{how}: {len(steps)} steps{of_all}, {report['num_parameters']} parameters, param_hash {report['param_hash']}"
 
 
@@ -231,20 +309,38 @@ class PlantedRun:
     """Six steps and two tensors, to be spoiled and written."""
 
     def __init__(self):
-        self.report = {"first_step": 0, "param_hash": "equal", "num_parameters": 8,
-                       "val_losses": [{"step": 3, "loss": 2.5}, {"step": 6, "loss": 1.5, "nats_per_byte": 0.5}]}  # fmt: skip
+        self.report = {
+            "first_step": 0,
+            "param_hash": "equal",
+            "num_parameters": 8,
+            "val_losses": [
+                {"step": 3, "loss": 2.5},
+                {"step": 6, "loss": 1.5, "nats_per_byte": 0.5},
+            ],
+        }
         self.report |= {key: [6.0, 5.0, 4.0, 3.0, 2.0, 1.0] for key in SERIES}
         self.report |= {"unit": "pairs", "metrics": {"accuracy": [0.5] * 6}}
-        self.tensors = {"wte.weight": [3.0, 4.0], BIAS: [1.0, 1.0, 1e-9, 1e-9, 1.0, 1.0]}  # query, key, value
+        self.tensors = {
+            "wte.weight": [3.0, 4.0],
+            BIAS: [1.0, 1.0, 1e-9, 1e-9, 1.0, 1.0],
+        }  # query, key, value
         self.file, self.log = "model.safetensors", []
 
     def write(self, folder):
         folder.mkdir()
-        (folder / "report.json").write_text(self.report if isinstance(self.report, str) else json.dumps(self.report))
+        (folder / "report.json").write_text(
+            self.report if isinstance(self.report, str) else json.dumps(self.report)
+        )
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self.log))
         if self.file is None:
             return
-        write_tensors(folder / self.file, {name: ([len(values)], array.array("f", values).tobytes()) for name, values in self.tensors.items()})
+        write_tensors(
+            folder / self.file,
+            {
+                name: ([len(values)], array.array("f", values).tobytes())
+                for name, values in self.tensors.items()
+            },
+        )
 
     # What is planted, besides another report, file or log:
     def tensor(self, name, place, value):
@@ -259,7 +355,10 @@ class PlantedRun:
     def logged(self, *losses):
         """Before the first step of steps(); the rest of it is right."""
         right = ("grad_norm", "param_norm", "units")
-        self.log = [{"step": step, "loss": loss, "accuracy": 0.5, **dict.fromkeys(right, 7.0 - step)} for step, loss in losses]
+        self.log = [
+            {"step": step, "loss": loss, "accuracy": 0.5, **dict.fromkeys(right, 7.0 - step)}
+            for step, loss in losses
+        ]
         self.log += [{"step": 3, "val_loss": 2.5}, {"step": 9, "loss": 5.0}]
         del self.report["val_losses"][0]
 
@@ -273,8 +372,13 @@ class PlantedRun:
 
 
 NAN = math.nan
-MORE = ("set", "val_losses", [{"step": 3, "loss": 2.5}, {"step": 5, "loss": 1.7}, {"step": 6, "loss": 1.5}])
-# What is planted, --within, and what must be said (None: the runs are equal). "both" plants it in both.
+MORE = (
+    "set",
+    "val_losses",
+    [{"step": 3, "loss": 2.5}, {"step": 5, "loss": 1.7}, {"step": 6, "loss": 1.5}],
+)
+# What is planted, --within, and what must be said (None: the runs are equal). "both" plants it in
+# both.
 PLANTED = [
     ([], None, None),
     ([], 1e-6, None),
@@ -295,17 +399,29 @@ PLANTED = [
     (["both", ("set", "grad_norms", 1, math.inf)], 0.1, "step 2: gradient norm is not finite"),
     ([("set", "val_losses", 1, "loss", 1.6)], None, "step 6: validation loss"),
     ([("set", "val_losses", 1, "loss", 1.6)], 0.1, None),
-    ([("set", "val_losses", 1, "nats_per_byte", 0.6)], None, "step 6: nats per byte of the validation text 0.6, wanted 0.5"),
+    (
+        [("set", "val_losses", 1, "nats_per_byte", 0.6)],
+        None,
+        "step 6: nats per byte of the validation text 0.6, wanted 0.5",
+    ),
     ([("set", "val_losses", 1, "nats_per_byte", 0.6)], 0.3, None),
     ([("without", "val_losses", 1, "nats_per_byte")], None, None),  # an older run
-    ([("set", "val_losses", 1, "loss", 1.6), ("set", "val_losses", 1, "nats_per_byte", None)], 0.1, "step 6: nats per byte of the validation text is not finite"),
+    (
+        [("set", "val_losses", 1, "loss", 1.6), ("set", "val_losses", 1, "nats_per_byte", None)],
+        0.1,
+        "step 6: nats per byte of the validation text is not finite",
+    ),
     ([("set", "val_losses", [])], None, "step 3: only the reference has a validation loss"),
     ([("without", "val_losses", 1)], 0.1, "step 6: only the reference has a validation loss"),
     ([MORE], 0.1, "step 5: only the run has a validation loss"),
     (["both", MORE], None, None),
     (["both", ("set", "val_losses", [])], None, None),
     ([("report", '{"losses": 1}')], None, "has no units"),
-    (["both", ("set", "val_losses", 1, "loss", None)], None, "step 6: validation loss is not finite"),
+    (
+        ["both", ("set", "val_losses", 1, "loss", None)],
+        None,
+        "step 6: validation loss is not finite",
+    ),
     ([("steps", 1, 5)], None, "ends after step 5, the reference after step 6"),
     ([("steps", 4, 6)], None, None),
     ([("steps", 4, 6), ("set", "losses", 1, 2.1)], None, "step 5: loss"),
@@ -323,8 +439,16 @@ PLANTED = [
     ([("tensor", BIAS, 3, 2.0)], 0.01, None),
     ([("tensor", BIAS, 2, 2.0)], None, f"tensor {BIAS}"),
     ([("tensor", BIAS, 5, 2.0)], 0.01, f"tensor {BIAS}"),  # value
-    ([("tensor", "wte.weight", 0, 3.1), ("file", "checkpoints/step_000006/model.safetensors")], None, "tensor wte.weight"),
-    ([("tensor", "wte.weight", 0, 3.1), ("file", "checkpoints/step_000005/model.safetensors")], 0.1, "no final parameters"),
+    (
+        [("tensor", "wte.weight", 0, 3.1), ("file", "checkpoints/step_000006/model.safetensors")],
+        None,
+        "tensor wte.weight",
+    ),
+    (
+        [("tensor", "wte.weight", 0, 3.1), ("file", "checkpoints/step_000005/model.safetensors")],
+        0.1,
+        "no final parameters",
+    ),
     ([("set", "param_hash", "another"), ("file", None)], None, "no final parameters"),
     (["both", ("file", None)], None, None),
     (["both", ("without", "metrics")], None, None),
@@ -360,7 +484,9 @@ def self_test():
 
     for plants, within, wanted in PLANTED:
         found = "\n".join(judge(plants, within))
-        assert wanted in found if wanted else not found, f"{plants} within {within}: wanted {wanted!r}, found {found}"
+        assert wanted in found if wanted else not found, (
+            f"{plants} within {within}: wanted {wanted!r}, found {found}"
+        )
     for text in ("-1", "nan", "inf", "much"):
         assert refusal(ValueError, tolerance, text), f"--within {text} was accepted"
     print(f"self-test: {len(PLANTED)} pairs of runs are judged rightly")
@@ -375,12 +501,28 @@ def tolerance(text):
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="./ladder compare", description="Checks that two runs are equal; if not, shows where they first differ."
+        prog="./ladder compare",
+        description="Checks that two runs are equal; if not, shows where they first differ.",
     )
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run")
-    parser.add_argument("reference", type=Path, nargs="?", help="folder of another run, or one that --save-reference wrote")
-    parser.add_argument("--within", type=reader(tolerance, "a number of at least 0"), metavar="TOLERANCE", help="allowed relative difference; default: equal bits")
-    parser.add_argument("--self-test", action=SelfTest, const=self_test, help="plant differences and check that they are found")
+    parser.add_argument(
+        "reference",
+        type=Path,
+        nargs="?",
+        help="folder of another run, or one that --save-reference wrote",
+    )
+    parser.add_argument(
+        "--within",
+        type=reader(tolerance, "a number of at least 0"),
+        metavar="TOLERANCE",
+        help="allowed relative difference; default: equal bits",
+    )
+    parser.add_argument(
+        "--self-test",
+        action=SelfTest,
+        const=self_test,
+        help="plant differences and check that they are found",
+    )
     arguments = parser.parse_args()
     if arguments.reference is None:
         parser.error("two runs are needed: RUN REFERENCE")
@@ -389,8 +531,12 @@ def main():
     except (OSError, ValueError) as error:
         sys.exit(f"compare: {error}")
     except (LookupError, TypeError, AttributeError) as error:
-        sys.exit(f"compare: a report of {arguments.run} or {arguments.reference} is damaged: {error!r}")
-    print("\n".join(lines) or describe_equality(arguments.run, arguments.reference, arguments.within))
+        sys.exit(
+            f"compare: a report of {arguments.run} or {arguments.reference} is damaged: {error!r}"
+        )
+    print(
+        "\n".join(lines) or describe_equality(arguments.run, arguments.reference, arguments.within)
+    )
     return 1 if lines else 0
 
 

@@ -3,9 +3,10 @@
 
     ./ladder demo failures [--workers 3] [--kill 1] [--steps 3000] [--out FOLDER] [options of elastic]
 
-Starts a lighthouse and workers, each a process of its own. After a quarter of the steps, one is killed
-(SIGKILL), after half of them it starts again, from nothing. Shows what each says about the group, and at the end how long
-the others waited, and that all have the same global parameters. Exit code 1 if they do not. Standard library only.
+Starts a lighthouse and workers, each a process of its own. After a quarter of the steps, one is
+killed (SIGKILL), after half of them it starts again, from nothing. Shows what each says about the
+group, and at the end how long the others waited, and that all have the same global parameters. Exit
+code 1 if they do not. Standard library only.
 """
 
 import argparse
@@ -20,13 +21,25 @@ from pathlib import Path
 from launcher.checkout import BUILD, ROOT
 from launcher.processes import call, end, hold_signals, is_asked_to_stop, start
 
-MODEL = ["--layers", "2", "--heads", "2", "--channels", "32", "--context", "32", "--micro-batch-size", "2"]
+MODEL = [
+    "--layers",
+    "2",
+    "--heads",
+    "2",
+    "--channels",
+    "32",
+    "--context",
+    "32",
+    "--micro-batch-size",
+    "2",
+]
 TIME_OUT_S = 3
 STEP = re.compile(r"step (\d+)/")
 
 
 def start_lighthouse(folder, log, children, join_timeout_s):
-    """Starts step 9's lighthouse, built in this folder, which writes to the file `log`; returns its port.
+    """Starts step 9's lighthouse, built in this folder, which writes to the file `log`; returns its
+    port.
 
     Adds the process to `children` at once, for end(). Exits if it ends instead of listening.
     """
@@ -47,7 +60,9 @@ class Worker:
 
     def __init__(self, number, command, show):
         self.number, self.step, self.step_times = number, 0, []
-        self.process = start(command, ends_with_us=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = start(
+            command, ends_with_us=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         self.reader = threading.Thread(target=self.read, args=(show,), daemon=True)
         self.reader.start()
 
@@ -68,27 +83,51 @@ class Worker:
 
 class Demo:
     def __init__(self, arguments):
-        self.arguments, self.start_s, self.children, self.workers = arguments, time.monotonic(), [], {}
+        self.arguments, self.start_s, self.children, self.workers = (
+            arguments,
+            time.monotonic(),
+            [],
+            {},
+        )
         build = arguments.build / "step9_diloco/elastic"
         self.program, self.port = build / "elastic", 1
         check = [*self.command(0, "0"), "--print-config"]
         if code := call(check, stdout=subprocess.DEVNULL):
             sys.exit(code)  # it has said which option it refuses
         arguments.out.mkdir(parents=True, exist_ok=True)
-        self.port = start_lighthouse(build, arguments.out / "lighthouse.log", self.children, TIME_OUT_S)
+        self.port = start_lighthouse(
+            build, arguments.out / "lighthouse.log", self.children, TIME_OUT_S
+        )
 
     def show(self, text):
-        # One write: print() writes the end of a line apart, and each worker has a thread that shows.
+        # One write: print() writes the end of a line apart, and each worker has a thread that
+        # shows.
         sys.stdout.write(f"{time.monotonic() - self.start_s:6.1f} s   {text}\n")
         sys.stdout.flush()
 
     def command(self, number, name):
         out = self.arguments.out / name
         return [
-            self.program, *MODEL, "--steps", self.arguments.steps, "--sync-every", 20, "--log-every", 20, "--elastic", f"127.0.0.1:{self.port}",
-            "--worker", number, "--workers", self.arguments.workers, "--round-timeout", TIME_OUT_S, "--out", out,
+            self.program,
+            *MODEL,
+            "--steps",
+            self.arguments.steps,
+            "--sync-every",
+            20,
+            "--log-every",
+            20,
+            "--elastic",
+            f"127.0.0.1:{self.port}",
+            "--worker",
+            number,
+            "--workers",
+            self.arguments.workers,
+            "--round-timeout",
+            TIME_OUT_S,
+            "--out",
+            out,
             *self.arguments.options,
-        ]  # fmt: skip
+        ]
 
     def start(self, number, name):
         worker = Worker(number, self.command(number, name), self.show)
@@ -97,7 +136,11 @@ class Demo:
 
     def wait_for_step(self, step):
         """Waits for worker 0."""
-        while self.workers[0].step < step and self.workers[0].process.poll() is None and not is_asked_to_stop():
+        while (
+            self.workers[0].step < step
+            and self.workers[0].process.poll() is None
+            and not is_asked_to_stop()
+        ):
             time.sleep(0.01)
         if is_asked_to_stop():
             sys.exit(130)
@@ -105,7 +148,11 @@ class Demo:
     def longest_pause_s(self, since_s):
         """The longest pause between two rounds of worker 0, around a moment."""
         times = self.workers[0].step_times
-        pauses = [(b - a, a) for a, b in zip(times, times[1:]) if a <= since_s + TIME_OUT_S and b >= since_s]
+        pauses = [
+            (b - a, a)
+            for a, b in zip(times, times[1:])
+            if a <= since_s + TIME_OUT_S and b >= since_s
+        ]
         usual = sorted(b - a for a, b in zip(times, times[1:]))[len(times) // 2]
         return max(pauses)[0] if pauses else 0.0, usual
 
@@ -128,14 +175,24 @@ class Demo:
         if is_asked_to_stop() or any(codes):
             return 130 if is_asked_to_stop() else 1
         pause_s, usual_s = self.longest_pause_s(killed_s)
-        self.show(f"a round usually takes {usual_s:.2f} s; the one with the kill took {pause_s:.2f} s")
+        self.show(
+            f"a round usually takes {usual_s:.2f} s; the one with the kill took {pause_s:.2f} s"
+        )
         names = [again if number == victim else str(number) for number in range(arguments.workers)]
-        reports = {name: json.loads((arguments.out / name / "report.json").read_text()) for name in names}
+        reports = {
+            name: json.loads((arguments.out / name / "report.json").read_text()) for name in names
+        }
         for name, report in reports.items():
-            print(f"  worker {name:8} {len(report['losses']):6} steps   loss {report['losses'][-1]:.3f}   "
-                  f"global parameters {report['param_hash']}")  # fmt: skip
+            print(
+                f"  worker {name:8} {len(report['losses']):6} steps   loss {report['losses'][-1]:.3f}   "
+                f"global parameters {report['param_hash']}"
+            )
         is_equal = len({report["param_hash"] for report in reports.values()}) == 1
-        print("All have the same global parameters." if is_equal else "They do NOT have the same global parameters.")
+        print(
+            "All have the same global parameters."
+            if is_equal
+            else "They do NOT have the same global parameters."
+        )
         return 0 if is_equal else 1
 
 

@@ -1,4 +1,5 @@
-"""Draws one optimizer step of a trace as SVG, in the style of the lessons' figures. Standard library only."""
+"""Draws one optimizer step of a trace as SVG, in the style of the lessons' figures. Standard
+library only."""
 
 from html import escape
 
@@ -31,16 +32,37 @@ STYLE = """\
     .rightword { fill: #1a7f37; }"""
 ABOUT = """Drawn by ./ladder trace from a run: for each rank what it computed and waited for, and below it what was
     in flight and what it held."""
-MEMORY = {"optimizer state": "#ccbb44", "parameters": "#4477aa", "gradients": "#ee6677", "communication": "#66ccee",
-          "other tensors": "#999999", "activations": "#c9c5bb"}  # from below; colours as in docs/memory_per_step.svg
-CLASSES = {"forward": "forward", "backward": "backward", "dgrad": "backward", "wgrad": "wgrad", "optimizer step": "step",
-           "outer step": "step"}  # fmt: skip
-WORDS = {"forward": "onblue", "backward": "onblue", "wgrad": "onblue", "step": "rightword", "other": "small", "wire": "wireword",
-         "gradients": "wireword", "idle": "small"}  # fmt: skip
+MEMORY = {
+    "optimizer state": "#ccbb44",
+    "parameters": "#4477aa",
+    "gradients": "#ee6677",
+    "communication": "#66ccee",
+    "other tensors": "#999999",
+    "activations": "#c9c5bb",
+}  # from below; colours as in docs/memory_per_step.svg
+CLASSES = {
+    "forward": "forward",
+    "backward": "backward",
+    "dgrad": "backward",
+    "wgrad": "wgrad",
+    "optimizer step": "step",
+    "outer step": "step",
+}
+WORDS = {
+    "forward": "onblue",
+    "backward": "onblue",
+    "wgrad": "onblue",
+    "step": "rightword",
+    "other": "small",
+    "wire": "wireword",
+    "gradients": "wireword",
+    "idle": "small",
+}
 
 
 def median_step(trace):
-    """The number of the step, without the first of several, whose length on rank 0 is in the middle."""
+    """The number of the step, without the first of several, whose length on rank 0 is in the
+    middle."""
     steps = sorted(trace.ranks[0].named("step"), key=lambda span: span.args["step"])
     by_length = sorted(steps[1:] or steps, key=lambda span: span.end - span.begin)
     return by_length[(len(by_length) - 1) // 2].args["step"]
@@ -70,12 +92,16 @@ class Drawing:
         left, right = self.x(one.begin), self.x(one.end)
         if right - left < 0.3:
             return
-        self.shapes.append(f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{height}" class="{kind}"/>')
+        self.shapes.append(
+            f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{height}" class="{kind}"/>'
+        )
         left, right = self.widest_gap(one, holes)
         name = next((name for name in names if len(name) * LETTER + 4 <= right - left), None)
         if name:
             middle, base = (left + right) / 2, y + height / 2 + 6
-            self.shapes.append(f'<text x="{middle:.1f}" y="{base:.1f}" class="middle {WORDS[kind]}">{escape(name)}</text>')
+            self.shapes.append(
+                f'<text x="{middle:.1f}" y="{base:.1f}" class="middle {WORDS[kind]}">{escape(name)}</text>'
+            )
 
     def text(self, x, y, words, kind="small"):
         self.shapes.append(f'<text x="{x}" y="{y}" class="{kind}">{escape(words)}</text>')
@@ -87,9 +113,14 @@ def layers_of(spans):
 
 
 def units_of(trace):
-    """Names in the order of forward, of what the ZeRO steps gather and reduce; elsewhere a bucket is no unit."""
+    """Names in the order of forward, of what the ZeRO steps gather and reduce; elsewhere a bucket
+    is no unit."""
     is_zero = trace.about["step"].startswith(("step5", "step6", "step7"))
-    return list(dict.fromkeys(s.name for s in sorted(layers_of(trace.ranks[0].spans)))) if is_zero else []
+    return (
+        list(dict.fromkeys(s.name for s in sorted(layers_of(trace.ranks[0].spans))))
+        if is_zero
+        else []
+    )
 
 
 def names_of(operation, units):
@@ -104,19 +135,31 @@ def names_of(operation, units):
 
 def parts_of(span, spans):
     """The layers of a forward or backward; without any, the span itself."""
-    layers = layers_of(s for s in spans if s is not span and span.begin <= s.begin and s.end <= span.end)
-    return layers if CLASSES.get(span.name) in ("forward", "backward") and "chunk" not in span.args else []
+    layers = layers_of(
+        s for s in spans if s is not span and span.begin <= s.begin and s.end <= span.end
+    )
+    return (
+        layers
+        if CLASSES.get(span.name) in ("forward", "backward") and "chunk" not in span.args
+        else []
+    )
 
 
 def draw_computing(drawing, rank, begin, end, y, units):
     spans = [s for s in rank.spans if begin <= s.begin and s.end <= end and s.name != "step"]
-    top = [s for s in spans if not any(o is not s and o.begin <= s.begin and s.end <= o.end for o in spans)]
+    top = [
+        s
+        for s in spans
+        if not any(o is not s and o.begin <= s.begin and s.end <= o.end for o in spans)
+    ]
     for span in top:
         kind = CLASSES.get(span.name, "other")
         number = str(span.args.get("microbatch", ""))
         drawing.box(span, y, ROW, kind, *((number,) if "chunk" in span.args else (span.name,)))
         for layer in parts_of(span, spans):
-            drawing.box(layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits)
+            drawing.box(
+                layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits
+            )
     for wait in rank.waits:
         if begin <= wait.begin < end:
             drawing.box(wait, y, ROW, "idle", f"wait for {names_of(wait, units)[0]}", "wait")
@@ -130,7 +173,9 @@ def draw_network(drawing, rank, begin, end, y, units):
     places = {lane: y + index % rows * (ROW // 2 + 4) for lane, index in lanes.items()}
     for operation in operations:
         kind = "gradients" if units and operation.args["label"].startswith("bucket ") else "wire"
-        drawing.box(operation, places[operation.lane], ROW // 2 + 2, kind, *names_of(operation, units))
+        drawing.box(
+            operation, places[operation.lane], ROW // 2 + 2, kind, *names_of(operation, units)
+        )
     return places, rows
 
 
@@ -138,7 +183,9 @@ def draw_messages(drawing, trace, begin, end, places):
     for send, recv in trace.messages:
         if not begin <= send["ts"] < end:
             continue
-        y1, y2 = (places[event["pid"] - 1].get(event["tid"], 0) + ROW // 4 for event in (send, recv))
+        y1, y2 = (
+            places[event["pid"] - 1].get(event["tid"], 0) + ROW // 4 for event in (send, recv)
+        )
         path = f"M{drawing.x(send['ts']):.1f} {y1}L{drawing.x(recv['ts']):.1f} {y2}"
         drawing.shapes.append(f'<path d="{path}" class="message" marker-end="url(#tip)"/>')
 
@@ -148,13 +195,20 @@ def most_held(rank, begin, end):
 
 
 def draw_memory(drawing, rank, begin, end, y, most):
-    """What is held, by category, one on the other; a row is as high as the most that any rank holds."""
+    """What is held, by category, one on the other; a row is as high as the most that any rank
+    holds."""
     first = max((i for i, (time, _) in enumerate(rank.memory) if time <= begin), default=0)
-    held = [*{round(drawing.x(time)): held for time, held in rank.memory[first:] if time < end}.items()]  # one for each pixel
+    held = [
+        *{round(drawing.x(time)): held for time, held in rank.memory[first:] if time < end}.items()
+    ]  # one for each pixel
     below = [y + MEMORY_ROW] * len(held)
     for category, colour in MEMORY.items():
-        above = [base - of.get(category, 0) * MEMORY_ROW / most for base, (_, of) in zip(below, held)]
-        path = f"M{LEFT} {below[0]:.1f}" + "".join(f"H{x}V{top:.1f}" for (x, _), top in zip(held, above))
+        above = [
+            base - of.get(category, 0) * MEMORY_ROW / most for base, (_, of) in zip(below, held)
+        ]
+        path = f"M{LEFT} {below[0]:.1f}" + "".join(
+            f"H{x}V{top:.1f}" for (x, _), top in zip(held, above)
+        )
         path += f"H{drawing.right:.0f}"
         path += "".join(f"V{base:.1f}H{x}" for (x, _), base in reversed([*zip(held, below)])) + "z"
         if above != below:
@@ -165,7 +219,11 @@ def draw_memory(drawing, rank, begin, end, y, most):
 def round_step(length):
     """1, 2 or 5 times a power of ten, of which the time line has four to ten."""
     power = 10 ** (len(str(int(length))) - 1)
-    return next(step for step in (power // 10 or 1, power // 5 or 1, power // 2 or 1, power) if length / step <= 10)
+    return next(
+        step
+        for step in (power // 10 or 1, power // 5 or 1, power // 2 or 1, power)
+        if length / step <= 10
+    )
 
 
 def draw_legend(drawing, trace, y, units):
@@ -175,10 +233,20 @@ def draw_legend(drawing, trace, y, units):
     for name, kind in CLASSES.items():
         if name in names:
             kinds.setdefault(kind, name)
-    kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"} | ({"gradients": "gradients in flight"} if units else {})
-    held = {category for rank in trace.ranks for _, held in rank.memory for category, bytes in held.items() if bytes}
-    rows = [[(f'class="{kind}"', name, False) for kind, name in kinds.items()],
-            [(f'fill="{colour}"', name, False) for name, colour in MEMORY.items() if name in held]]  # fmt: skip
+    kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"} | (
+        {"gradients": "gradients in flight"} if units else {}
+    )
+    held = {
+        category
+        for rank in trace.ranks
+        for _, held in rank.memory
+        for category, bytes in held.items()
+        if bytes
+    }
+    rows = [
+        [(f'class="{kind}"', name, False) for kind, name in kinds.items()],
+        [(f'fill="{colour}"', name, False) for name, colour in MEMORY.items() if name in held],
+    ]
     shapes, height = swatches(rows, LEFT, WIDTH, y, LETTER)
     drawing.shapes += shapes
     return height
@@ -229,8 +297,13 @@ def draw(trace, number, least_us=0):
         ticks.append(f"M{x:.1f} {y - 14}v8")
         drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
     drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
-    height, link = y + 38 + draw_legend(drawing, trace, y + 32, units), trace.about["config"].get("link")
-    title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (f", link {link}" if link else "")
+    height, link = (
+        y + 38 + draw_legend(drawing, trace, y + 32, units),
+        trace.about["config"].get("link"),
+    )
+    title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (
+        f", link {link}" if link else ""
+    )
     tip = '<path d="M0 0.8L9 5L0 9.2z" fill="#b4690e"/>'
     tip = f'<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">{tip}</marker>'
     drawing.text(28, 34, title, "strong")

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""nanoGPT's ckpt.pt as a Hugging Face folder, from which ./ladder train STEP --init-from FOLDER starts.
+"""nanoGPT's ckpt.pt as a Hugging Face folder, from which ./ladder train STEP --init-from FOLDER
+starts.
 
     .ladder/venv/bin/python scripts/from_nanogpt.py CKPT.pt FOLDER     FOLDER must be new
 
-Linear weights are transposed, for GPT-2 stores them [in, out]. The prefix that torch.compile adds to names is dropped.
-Biases that nanoGPT leaves out (bias=False) become zeros, which is the same function; training then moves them. A
-vocabulary that was padded (50304) stays so.
+Linear weights are transposed, for GPT-2 stores them [in, out]. The prefix that torch.compile adds
+to names is dropped. Biases that nanoGPT leaves out (bias=False) become zeros, which is the same
+function; training then moves them. A vocabulary that was padded (50304) stays so.
 
-One thing differs: newer versions of nanoGPT compute GELU exactly, and GPT-2, here as in transformers, by its tanh
-approximation. The two differ by less than 0.0005 at each activation.
+One thing differs: newer versions of nanoGPT compute GELU exactly, and GPT-2, here as in
+transformers, by its tanh approximation. The two differ by less than 0.0005 at each activation.
 
 The file is read with weights_only: it cannot run code. Needs PyTorch.
 """
@@ -24,7 +25,13 @@ from pathlib import Path
 import torch
 from tensor_files import write_tensors
 
-SHAPE = {"n_layer": "n_layer", "n_head": "n_head", "n_embd": "n_embd", "n_positions": "block_size", "vocab_size": "vocab_size"}
+SHAPE = {
+    "n_layer": "n_layer",
+    "n_head": "n_head",
+    "n_embd": "n_embd",
+    "n_positions": "block_size",
+    "vocab_size": "vocab_size",
+}
 TRANSPOSED = re.compile(r"(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight$")
 BUFFER = re.compile(r"\.attn\.(bias|masked_bias)$")  # the causal mask
 
@@ -37,7 +44,12 @@ def shapes_of(config):
     """GPT-2's parameters: names without "transformer.", shapes [in, out]."""
     C, V, T = config["n_embd"], config["vocab_size"], config["n_positions"]
     shapes = {"wte.weight": [V, C], "wpe.weight": [T, C], "ln_f.weight": [C], "ln_f.bias": [C]}
-    matrices = {"attn.c_attn": [C, 3 * C], "attn.c_proj": [C, C], "mlp.c_fc": [C, 4 * C], "mlp.c_proj": [4 * C, C]}
+    matrices = {
+        "attn.c_attn": [C, 3 * C],
+        "attn.c_proj": [C, C],
+        "mlp.c_fc": [C, 4 * C],
+        "mlp.c_proj": [4 * C, C],
+    }
     for layer in range(config["n_layer"]):
         for name, shape in matrices.items():
             shapes[f"h.{layer}.{name}.weight"], shapes[f"h.{layer}.{name}.bias"] = shape, shape[1:]
@@ -53,14 +65,22 @@ def read(path):
     except FileNotFoundError:
         raise Refused("no such file") from None
     except Exception as error:
-        reason = str(error).splitlines()[0].split(". ")[0]  # what follows is the advice to read it unsafely
+        reason = (
+            str(error).splitlines()[0].split(". ")[0]
+        )  # what follows is the advice to read it unsafely
         raise Refused(f"cannot be read as a ckpt.pt: {reason}") from None
-    if not (isinstance(checkpoint, dict) and isinstance(checkpoint.get("model"), dict) and isinstance(checkpoint.get("model_args"), dict)):
+    if not (
+        isinstance(checkpoint, dict)
+        and isinstance(checkpoint.get("model"), dict)
+        and isinstance(checkpoint.get("model_args"), dict)
+    ):
         raise Refused('is no checkpoint of nanoGPT: it has no "model" and "model_args"')
     arguments = checkpoint["model_args"]
     for name in SHAPE.values():
         if not (isinstance(arguments.get(name), int) and 0 < arguments[name] < 2**31):
-            raise Refused(f'"{name}" is {arguments.get(name)!r} in its model_args, it must be a whole number above 0')
+            raise Refused(
+                f'"{name}" is {arguments.get(name)!r} in its model_args, it must be a whole number above 0'
+            )
     return {ours: arguments[theirs] for ours, theirs in SHAPE.items()}, checkpoint["model"]
 
 
@@ -82,7 +102,9 @@ def convert(config, state):
         if tensor is None:
             raise Refused(f'holds no tensor "{name}"')
         if list(tensor.shape) != shape:
-            raise Refused(f'"{name}" has the shape {list(tensor.shape)}, its model_args say {shape}')
+            raise Refused(
+                f'"{name}" has the shape {list(tensor.shape)}, its model_args say {shape}'
+            )
         tensors[name] = tensor
     if found:
         raise Refused(f'holds "{next(iter(found))}", which GPT-2 has no place for')
@@ -95,20 +117,39 @@ def write_folder(source, folder):
     config, state = read(source)
     tensors, num_filled = convert(config, state)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.partial-") as partial:
+    with tempfile.TemporaryDirectory(
+        dir=folder.parent, prefix=f".{folder.name}.partial-"
+    ) as partial:
         made = Path(partial, "made")
         made.mkdir()
-        write_tensors(made / "model.safetensors", {f"transformer.{name}": (tensor.shape, tensor.float().contiguous().numpy().tobytes())
-                                                   for name, tensor in tensors.items()})  # fmt: skip
-        settings = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", **config, "activation_function": "gelu_new",
-                    "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "torch_dtype": "float32"}  # fmt: skip
+        write_tensors(
+            made / "model.safetensors",
+            {
+                f"transformer.{name}": (tensor.shape, tensor.float().contiguous().numpy().tobytes())
+                for name, tensor in tensors.items()
+            },
+        )
+        settings = {
+            "architectures": ["GPT2LMHeadModel"],
+            "model_type": "gpt2",
+            **config,
+            "activation_function": "gelu_new",
+            "layer_norm_epsilon": 1e-5,
+            "tie_word_embeddings": True,
+            "torch_dtype": "float32",
+        }
         (made / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
         made.rename(folder)
-    print(f"{folder}: {sum(t.numel() for t in tensors.values()):,} parameters" + (f"; {num_filled} biases are zeros" if num_filled else ""))
+    print(
+        f"{folder}: {sum(t.numel() for t in tensors.values()):,} parameters"
+        + (f"; {num_filled} biases are zeros" if num_filled else "")
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("checkpoint", metavar="CKPT.pt", type=Path)
     parser.add_argument("folder", metavar="FOLDER", type=Path)
     arguments = parser.parse_args()

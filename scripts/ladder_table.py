@@ -27,8 +27,8 @@ from launcher.rungs import FILE, is_corpus, read_rungs
 from launcher.tables import table_of
 from stand_ins import made_report, spoil, write_run
 
-# In nats: the loss on the built-in corpus of a model that sees only the previous byte. One that knows only byte
-# frequencies has 3.53. For a lower loss, attention must have learned something.
+# In nats: the loss on the built-in corpus of a model that sees only the previous byte. One that
+# knows only byte frequencies has 3.53. For a lower loss, attention must have learned something.
 BIGRAM_LOSS = 2.04
 MINUS = "–"
 
@@ -42,12 +42,17 @@ def equality_faults(rung, run):
 
 
 def data_faults(rung, report, of_all):
-    """Of what all ranks read together, or each of them: all stages of a pipeline read what their replica trains on."""
+    """Of what all ranks read together, or each of them: all stages of a pipeline read what their
+    replica trains on."""
     if rung.reads == "-":
         return []
     read, stages = report["data_bytes_read"], report["world_size"] // report["data_parallel_size"]
     wholes = [sum(read) / stages] if rung.reads == "share" else read
-    return [f"its ranks read {whole:.0f} bytes of data, not {of_all}" for whole in wholes if whole != of_all]
+    return [
+        f"its ranks read {whole:.0f} bytes of data, not {of_all}"
+        for whole in wholes
+        if whole != of_all
+    ]
 
 
 def identity_faults(rung, report, num_ranks):
@@ -56,7 +61,14 @@ def identity_faults(rung, report, num_ranks):
         faults.append(f"its report is from {report['step']} on {report['world_size']} ranks")
     if report["first_step"] != 0:
         faults.append(f"its report begins after step {report['first_step']}")
-    for key in ("memory", "memory_theory", "traffic", "traffic_theory", "data_bytes_read", "differences"):
+    for key in (
+        "memory",
+        "memory_theory",
+        "traffic",
+        "traffic_theory",
+        "data_bytes_read",
+        "differences",
+    ):
         if len(report[key]) != ranks:
             faults.append(f"its report has {key} of {len(report[key])} ranks, not {ranks}")
     return faults
@@ -68,27 +80,43 @@ def loss_faults(report, is_short):
         return ["its loss is not finite"]
     if report["unit"] != "target tokens":  # few steps: one batch's loss would say little
         has_fallen = is_short or (validation and validation[-1] < losses[0])
-        return [] if has_fallen else [f"its validation loss is not below its first loss, {losses[0]:.4f}: {validation}"]
+        return (
+            []
+            if has_fallen
+            else [f"its validation loss is not below its first loss, {losses[0]:.4f}: {validation}"]
+        )
     if is_short:
         has_fallen = len(losses) < 10 or losses[-1] < losses[0]
-        return [] if has_fallen else [f"its loss {losses[-1]:.4f} is not below the first one, {losses[0]:.4f}"]
-    return [] if losses[-1] < BIGRAM_LOSS else [f"its loss {losses[-1]:.4f} is not below {BIGRAM_LOSS}"]
+        return (
+            []
+            if has_fallen
+            else [f"its loss {losses[-1]:.4f} is not below the first one, {losses[0]:.4f}"]
+        )
+    return (
+        []
+        if losses[-1] < BIGRAM_LOSS
+        else [f"its loss {losses[-1]:.4f} is not below {BIGRAM_LOSS}"]
+    )
 
 
 def largest_difference(a, b):
-    """The largest |a - b| of two series; infinite where one holds what is not finite, or more entries."""
+    """The largest |a - b| of two series; infinite where one holds what is not finite, or more
+    entries."""
     if len(a) != len(b) or None in a or None in b:
         return math.inf
     return max((abs(x - y) for x, y in zip(a, b)), default=0.0)
 
 
 def distances(report, reference):
-    """How far a rung is from the one that it must equal: for the table, the bounds are compare_runs'."""
+    """How far a rung is from the one that it must equal: for the table, the bounds are
+    compare_runs'."""
     norms = report["param_norms"][-1:], reference["param_norms"][-1:]
     difference = largest_difference(*norms)
     return {
         "max_loss_difference": largest_difference(report["losses"], reference["losses"]),
-        "param_norm_difference": difference / norms[1][0] if norms[1] and norms[1][0] else difference,
+        "param_norm_difference": difference / norms[1][0]
+        if norms[1] and norms[1][0]
+        else difference,
     }
 
 
@@ -102,21 +130,27 @@ def make_row(rung, report):
         "equals": rung.equals,
         "final_loss": report["losses"][-1] if report["losses"] else None,
         "data_per_step": max(report["data_bytes_read"]) / steps,
-        "data_per_step_theory": None if None in report["data_bytes_theory"] else max(report["data_bytes_theory"]) / steps,
+        "data_per_step_theory": None
+        if None in report["data_bytes_theory"]
+        else max(report["data_bytes_theory"]) / steps,
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
-        "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"]) / steps,
+        "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"])
+        / steps,
         "tokens_per_second": report.get("tokens_per_second"),
         "product_speed_share": report.get("product_speed_share"),
     }
     for kind in HELD:
         held = max((rank[kind] for rank in memory), default=None)
         row[kind] = None if held is None else held / report["num_parameters"]
-        row[kind + "_theory"] = max(rank[kind] for rank in report["memory_theory"]) / report["num_parameters"]
+        row[kind + "_theory"] = (
+            max(rank[kind] for rank in report["memory_theory"]) / report["num_parameters"]
+        )
     return row
 
 
 def judge(run, rungs, num_ranks, is_short, own=()):
-    """A row per rung: its numbers, its faults in words, and whether it trained with own answers. Raises OSError or ValueError if a report cannot be read."""
+    """A row per rung: its numbers, its faults in words, and whether it trained with own answers.
+    Raises OSError or ValueError if a report cannot be read."""
     reports, rows = {}, []
     for rung in rungs:
         report = reports[rung.name] = json.loads((run / rung.name / "report.json").read_text())
@@ -137,7 +171,9 @@ def number(row, key, form):
 
 
 def beside(row, key, form):
-    return number(row, key, form) + ("" if row[key + "_theory"] is None else f" ({number(row, key + '_theory', form)})")
+    return number(row, key, form) + (
+        "" if row[key + "_theory"] is None else f" ({number(row, key + '_theory', form)})"
+    )
 
 
 # Two tables, for one would be too wide for a terminal: heading, and the cell of a row.
@@ -178,7 +214,13 @@ pairs\tstep3\tN\tcorpus\t-\t-\t-\t-
 """
 # Of those five rungs, the names and bounds in a run with so many microbatches on such data.
 BOUNDS = {
-    (1, "corpus"): {"oracle": "-", "first": "bits", "second": "bits", "third": "bits", "pairs": "-"},
+    (1, "corpus"): {
+        "oracle": "-",
+        "first": "bits",
+        "second": "bits",
+        "third": "bits",
+        "pairs": "-",
+    },
     (2, "own.txt"): {"oracle": "-", "first": "bits", "second": "bits", "third": "1e-3"},
 }
 
@@ -196,9 +238,9 @@ def right_report(rung):
     return report
 
 
-# The rung that is spoilt, the place in its report (none: several), the value put there, whether the run is a short
-# one, what must be said of the rung (None: nothing), and of how many microbatches, if not one. With two, "third" must equal
-# "second" only within 1e-3.
+# The rung that is spoilt, the place in its report (none: several), the value put there, whether the
+# run is a short one, what must be said of the rung (None: nothing), and of how many microbatches,
+# if not one. With two, "third" must equal "second" only within 1e-3.
 PLANTED = [
     ("second", ("step",), "step2", False, None),
     ("second", ("step",), "step3", False, "its report is from step3"),
@@ -206,7 +248,13 @@ PLANTED = [
     ("second", ("first_step",), 1, False, "begins after step 1"),
     ("second", ("traffic",), [{}], False, "traffic of 1 ranks"),
     ("second", ("losses", 1), 3.7500001, False, "it does not equal first: step 2: loss"),
-    ("second", ("val_losses",), [{"step": 3, "loss": None}], False, "validation loss is not finite"),
+    (
+        "second",
+        ("val_losses",),
+        [{"step": 3, "loss": None}],
+        False,
+        "validation loss is not finite",
+    ),
     ("third", ("losses", 1), 3.752, False, None, 2),
     ("third", ("losses", 1), 3.752, False, "it does not equal second: step 2: loss"),
     ("third", ("param_hash",), "another", False, "param_hash 'another'"),
@@ -215,20 +263,38 @@ PLANTED = [
     ("oracle", ("losses", 9), 2.5, True, None),
     ("oracle", ("losses", 9), 4.1, True, "not below the first one"),
     ("pairs", ("losses", 9), 4.1, False, None),
-    ("pairs", ("val_losses", 1, "loss"), 4.1, False, "not below its first loss, 4.0000: [3.5, 4.1]"),
+    (
+        "pairs",
+        ("val_losses", 1, "loss"),
+        4.1,
+        False,
+        "not below its first loss, 4.0000: [3.5, 4.1]",
+    ),
     ("pairs", ("val_losses", 1, "loss"), 4.1, True, None),
     ("pairs", ("val_losses", 0, "loss"), None, True, "not finite"),
     ("pairs", ("val_losses",), [], False, "not below its first loss"),
     ("pairs", ("val_losses",), [], True, None),
     ("pairs", ("data_bytes_read", 0), 1, False, None),
     ("second", ("memory",), [None, None], False, None),
-    ("second", ("differences", 1), ["bytes of gradients: 204, not 200"], False, "rank 1: bytes of gradients: 204, not 200"),
+    (
+        "second",
+        ("differences", 1),
+        ["bytes of gradients: 204, not 200"],
+        False,
+        "rank 1: bytes of gradients: 204, not 200",
+    ),
     ("second", ("differences",), [[]], False, "differences of 1 ranks"),
     ("oracle", ("data_bytes_read", 0), 2880, False, None),
     ("first", ("data_bytes_read", 1), 720, False, "read 720 bytes of data, not 1440"),
     ("second", ("data_bytes_read",), [1440, 1440], False, "read 2880 bytes of data, not 1440"),
     ("second", ("data_bytes_read",), [700, 740], False, None),
-    ("second", ("data_bytes_read",), [700, 720], False, "its ranks read 1420 bytes of data, not 1440"),
+    (
+        "second",
+        ("data_bytes_read",),
+        [700, 720],
+        False,
+        "its ranks read 1420 bytes of data, not 1440",
+    ),
     ("second", ("losses", 1), 3.77, False, "it does not equal first: step 2: loss", 2),
     ("third", ("losses", 1), 3.77, False, "it does not equal second within 0.001: step 2: loss", 2),
 ]
@@ -241,13 +307,25 @@ def self_test():
         rungs = {m: read_rungs(path, m, data == "corpus") for m, data in BOUNDS}
     for (m, _), bounds in BOUNDS.items():
         assert {rung.name: rung.within for rung in rungs[m]} == bounds, rungs[m]
-    # Each of the other objectives is trained by one rank and by all, with the same options but for the cut.
+    # Each of the other objectives is trained by one rank and by all, with the same options but for
+    # the cut.
     names = {rung.name: rung for rung in read_rungs()}
-    compared = [(names[rung.equals], rung) for rung in names.values() if rung.reads == "-" and rung.equals != "-"]
+    compared = [
+        (names[rung.equals], rung)
+        for rung in names.values()
+        if rung.reads == "-" and rung.equals != "-"
+    ]
     assert len(compared) == 2, compared
     for one, each in compared:
-        cut, whole = "--pipeline-stages P --num-microbatches P", "--pipeline-stages 1 --num-microbatches P --accumulation R"
-        assert (one.ranks, each.ranks, one.options) == ("1", "N", each.options.replace(cut, whole)), each
+        cut, whole = (
+            "--pipeline-stages P --num-microbatches P",
+            "--pipeline-stages 1 --num-microbatches P --accumulation R",
+        )
+        assert (one.ranks, each.ranks, one.options) == (
+            "1",
+            "N",
+            each.options.replace(cut, whole),
+        ), each
     for name, place, value, is_short, wanted, *more in PLANTED:
         of = rungs[more[0] if more else 1]
         with tempfile.TemporaryDirectory() as folder:
@@ -259,18 +337,34 @@ def self_test():
         marked = re.findall(r"(\w+) \*", table_of(rows, LEARNING))
         assert marked == [rung.name for rung in of if rung.step == "step3"], marked
         said = "\n".join(faults[name])
-        assert wanted in said if wanted else not said, f"{name} with {place} {value}: wanted {wanted!r}, found {faults}"
+        assert wanted in said if wanted else not said, (
+            f"{name} with {place} {value}: wanted {wanted!r}, found {faults}"
+        )
     print(f"self-test: {len(PLANTED)} planted faults are judged rightly")
 
 
 def main():
     parser = argparse.ArgumentParser(description="Prints the ladder's table of a run.")
     parser.add_argument("run", type=Path, nargs="?")
-    parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the rungs (default 2)")
-    parser.add_argument("--short", action="store_true", help="not the usual run: the loss need only fall")
+    parser.add_argument(
+        "--ranks", type=int, default=2, help="what N stands for in the rungs (default 2)"
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="not the usual run: the loss need only fall"
+    )
     parser.add_argument("--rungs", type=Path, default=FILE)
-    parser.add_argument("--own", metavar="STEPS", default="", help="marks these, separated by commas, as trained with own answers")
-    parser.add_argument("--self-test", action=SelfTest, const=self_test, help="plant faults and check that they are found")
+    parser.add_argument(
+        "--own",
+        metavar="STEPS",
+        default="",
+        help="marks these, separated by commas, as trained with own answers",
+    )
+    parser.add_argument(
+        "--self-test",
+        action=SelfTest,
+        const=self_test,
+        help="plant faults and check that they are found",
+    )
     arguments = parser.parse_args()
     if arguments.run is None:
         parser.error("a run is needed: runs/ladder-…")
@@ -279,7 +373,9 @@ def main():
         config = json.loads((arguments.run / first / "report.json").read_text())["config"]
         has_corpus = is_corpus(config["data"], config.get("val-data", ""))
         rungs = read_rungs(arguments.rungs, config["num-microbatches"], has_corpus)
-        rows = judge(arguments.run, rungs, arguments.ranks, arguments.short, arguments.own.split(","))
+        rows = judge(
+            arguments.run, rungs, arguments.ranks, arguments.short, arguments.own.split(",")
+        )
     except (OSError, ValueError) as error:
         sys.exit(f"ladder_table: {error}")
 

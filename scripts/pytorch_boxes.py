@@ -1,9 +1,11 @@
-"""One rank of check_pytorch_boxes: runs boxes of PyTorch from READMEs, one after another, over gloo.
+"""One rank of check_pytorch_boxes: runs boxes of PyTorch from READMEs, one after another, over
+gloo.
 
     RANK=R WORLD_SIZE=N MASTER_ADDR=HOST MASTER_PORT=PORT pytorch_boxes.py FILE
 
-FILE says which, and what they start from. Prints one line of JSON, a list with an entry for each box: its steps, which are
-pairs of the summed loss and the number of targets of this rank; or a text that says what is wrong.
+FILE says which, and what they start from. Prints one line of JSON, a list with an entry for each
+box: its steps, which are pairs of the summed loss and the number of targets of this rank; or a text
+that says what is wrong.
 """
 
 import json
@@ -28,22 +30,41 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters  # noqa: E
 from torch.optim import SGD, AdamW  # noqa: E402
 from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
 
-IMPORTS = {each.__name__: each for each in (
-    AdamW, DataLoader, DistributedDataParallel, DistributedSampler, PipelineStage, SGD, Schedule1F1B,
-    ZeroRedundancyOptimizer, fully_shard, nullcontext, parameters_to_vector, vector_to_parameters,
-)} | {"torch": torch, "dist": dist, "F": F}  # fmt: skip
+IMPORTS = {
+    each.__name__: each
+    for each in (
+        AdamW,
+        DataLoader,
+        DistributedDataParallel,
+        DistributedSampler,
+        PipelineStage,
+        SGD,
+        Schedule1F1B,
+        ZeroRedundancyOptimizer,
+        fully_shard,
+        nullcontext,
+        parameters_to_vector,
+        vector_to_parameters,
+    )
+} | {"torch": torch, "dist": dist, "F": F}
 LIMIT_SECONDS = 300  # that a rank waits for another; a box takes less than one
 END_OF_TEXT, PADDING, IGNORED = 256, 257, -100
 Gpt.blocks = property(lambda self: self.h)  # by the name that the boxes use
 
 
 def read_documents(path, context):
-    """[(tokens, targets)], each [T] int64: what the trainers make of a .jsonl file with --rows documents."""
+    """[(tokens, targets)], each [T] int64: what the trainers make of a .jsonl file with --rows
+    documents."""
     rows = []
     for line in Path(path).read_text().splitlines():
         text = [*json.loads(line)["answer"].encode(), END_OF_TEXT][: context + 1]
         padding = context + 1 - len(text)
-        rows.append((torch.tensor(text[:-1] + padding * [PADDING]), torch.tensor(text[1:] + padding * [IGNORED])))
+        rows.append(
+            (
+                torch.tensor(text[:-1] + padding * [PADDING]),
+                torch.tensor(text[1:] + padding * [IGNORED]),
+            )
+        )
     return rows
 
 
@@ -73,10 +94,14 @@ class Box:
 
     def names(self):
         own = "rank world_size model optimizer dataset x loss_sum train train_step".split()
-        names = {name: getattr(self, name) for name in own} | {name: self.start[name] for name in ("adamw", "num_epochs")}
+        names = {name: getattr(self, name) for name in own} | {
+            name: self.start[name] for name in ("adamw", "num_epochs")
+        }
         names |= {"batches": self.batches(), "rounds": self.rounds()}
         if self.box["has_stages"]:  # of one block each
-            self.model.keep(slice(self.rank, self.rank + 1), self.rank == 0, self.rank == self.world_size - 1)
+            self.model.keep(
+                slice(self.rank, self.rank + 1), self.rank == 0, self.rank == self.world_size - 1
+            )
             names["layers"] = self.model
         return names
 
@@ -103,14 +128,19 @@ class Box:
             yield [self.batch(step) for step in steps[first : first + sync_every]]
 
     def loss_sum(self, logits, targets):
-        loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=IGNORED)
+        loss = F.cross_entropy(
+            logits.float().flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=IGNORED
+        )
         self.steps[-1].append((loss.item(), count(targets).item()))
         return loss
 
     def sums(self):
         """The sums of each step. A PipelineStage calls once more in the first one, to learn shapes
         from made-up values."""
-        calls = [step[-self.box["num_microbatches"] :] if self.box["has_stages"] else step for step in self.steps]
+        calls = [
+            step[-self.box["num_microbatches"] :] if self.box["has_stages"] else step
+            for step in self.steps
+        ]
         return [[sum(loss for loss, _ in step), sum(num for _, num in step)] for step in calls]
 
     def train(self, batches):
@@ -123,7 +153,9 @@ class Box:
 
     def train_step(self, tokens, targets, n):
         """Step 3, on the rows that step 2's sampler must give this rank."""
-        is_wrong = torch.tensor(not torch.equal(tokens, self.rows_of_step2(len(self.steps))), dtype=torch.int)
+        is_wrong = torch.tensor(
+            not torch.equal(tokens, self.rows_of_step2(len(self.steps))), dtype=torch.int
+        )
         dist.all_reduce(is_wrong)
         if is_wrong:
             raise AssertionError("these are not the rows that the course's sampler gives")
@@ -135,8 +167,11 @@ class Box:
         self.optimizer.zero_grad()
 
     def rows_of_step2(self, step):
-        """The tokens: every N-th sample, without those left over; the last step of an epoch takes what there is."""
-        share = self.dataset[: len(self.dataset) // self.world_size * self.world_size][self.rank :: self.world_size]
+        """The tokens: every N-th sample, without those left over; the last step of an epoch takes
+        what there is."""
+        share = self.dataset[: len(self.dataset) // self.world_size * self.world_size][
+            self.rank :: self.world_size
+        ]
         size = self.start["step2_rows"]
         first = step * size % (-(-len(share) // size) * size)
         return stacked(share[first : first + size])[0]
@@ -169,7 +204,10 @@ def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=LIMIT_SECONDS))
     rank = dist.get_rank()
     kept = []  # what the boxes leave behind, for a destructor may hang
-    found = [run(start, box, rank, box["ranks"], kept) if rank < box["ranks"] else [] for box in start["boxes"]]
+    found = [
+        run(start, box, rank, box["ranks"], kept) if rank < box["ranks"] else []
+        for box in start["boxes"]
+    ]
     print(json.dumps(found), flush=True)
     dist.barrier()
 

@@ -46,7 +46,9 @@ def read_trace(path):
     try:
         content = json.loads(Path(path).read_text())
         about, events = content["otherData"], content["traceEvents"]
-        for rank, count in enumerate(about.get("num_events", [])):  # a run that failed left each rank's in a file of its own
+        for rank, count in enumerate(
+            about.get("num_events", [])
+        ):  # a run that failed left each rank's in a file of its own
             if count == 0 and (own := Path(f"{path}.rank{rank}")).exists():
                 events += json.loads(own.read_text())["traceEvents"]
         ranks = [Rank([], [], [], []) for _ in range(about["world_size"])]
@@ -59,8 +61,12 @@ def read_trace(path):
                 rank.memory.append((event["ts"], event["args"]))
             if event["ph"] != "X" or event["cat"] == "arrival":  # where an arrow ends
                 continue
-            slices = {"span": rank.spans, "wait": rank.waits, "operation": rank.operations}[event["cat"]]
-            end = round(event["ts"] + event["dur"], 3)  # whole nanoseconds, so that parts end with the whole
+            slices = {"span": rank.spans, "wait": rank.waits, "operation": rank.operations}[
+                event["cat"]
+            ]
+            end = round(
+                event["ts"] + event["dur"], 3
+            )  # whole nanoseconds, so that parts end with the whole
             slices.append(Slice(event["ts"], end, event["name"], event["args"], event["tid"]))
         cut_messages(ranks)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -70,8 +76,9 @@ def read_trace(path):
 
 
 def cut_messages(ranks):
-    """A message is in flight from the begin of its send until its recv is done. A rank that waits for its send later learns
-    nothing new, and one that waits for its recv before that is not receiving yet."""
+    """A message is in flight from the begin of its send until its recv is done. A rank that waits
+    for its send later learns nothing new, and one that waits for its recv before that is not
+    receiving yet."""
     ends = defaultdict(dict)
     for rank in ranks:
         for place, one in enumerate(rank.operations):
@@ -107,16 +114,26 @@ def length(ranges):
 
 
 def bubbles(trace, steps):
-    """For each rank the share of idle time; None for what is no pipeline, whose computations belong to a chunk."""
+    """For each rank the share of idle time; None for what is no pipeline, whose computations belong
+    to a chunk."""
     idle, total = [0] * len(trace.ranks), 0
     for number in steps:
         own = []
         for rank in trace.ranks:
             step = rank.step(number)
-            own.append([span for span in rank.named(*COMPUTING) if "chunk" in span.args and step.begin <= span.begin < step.end])
+            own.append(
+                [
+                    span
+                    for span in rank.named(*COMPUTING)
+                    if "chunk" in span.args and step.begin <= span.begin < step.end
+                ]
+            )
         if not all(own):
             return None
-        begin, end = min(span.begin for spans in own for span in spans), max(span.end for spans in own for span in spans)
+        begin, end = (
+            min(span.begin for spans in own for span in spans),
+            max(span.end for spans in own for span in spans),
+        )
         total += end - begin
         for rank, spans in enumerate(own):
             idle[rank] += end - begin - length(merged(spans, begin, end))
@@ -125,7 +142,11 @@ def bubbles(trace, steps):
 
 def measured_steps(trace):
     """The numbers of the steps that all ranks have, without the first one of several."""
-    numbers = sorted(set.intersection(*({span.args["step"] for span in rank.named("step")} for rank in trace.ranks)))
+    numbers = sorted(
+        set.intersection(
+            *({span.args["step"] for span in rank.named("step")} for rank in trace.ranks)
+        )
+    )
     return numbers[1:] if len(numbers) > 1 else numbers
 
 
@@ -148,7 +169,9 @@ def account(rank, steps):
     waited_for = defaultdict(float)
     for wait in rank.waits:
         if begin <= wait.begin < end:
-            waited_for[f"{wait.args['kind']} ({wait.args['label'].rstrip(' 0123456789') or 'no label'})"] += wait.end - wait.begin
+            waited_for[
+                f"{wait.args['kind']} ({wait.args['label'].rstrip(' 0123456789') or 'no label'})"
+            ] += wait.end - wait.begin
     total, flight = end - begin, length(in_flight)
     both = length(waiting) + flight - length(merged([*rank.waits, *rank.operations], begin, end))
     return Account(

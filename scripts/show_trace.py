@@ -4,8 +4,8 @@
     scripts/show_trace.py FILE [--step N] [--svg OUT.svg] [--beside OTHER]      ./ladder trace is short for it
     scripts/show_trace.py --self-test                          summarizes and draws traces of known content
 
-Shares are of the time from the begin of the first step to the end of the last; the first step of several, which warms up, is
-left out.
+Shares are of the time from the begin of the first step to the end of the last; the first step of
+several, which warms up, is left out.
 
     waiting     blocked in a wait() for an operation
     computing   all other time
@@ -43,7 +43,9 @@ def spread(rank, steps):
     for name in ("waiting", "in_flight", "hidden"):
         shares = [share for own in singles if (share := getattr(own, name)) is not None]
         if shares:
-            said.append(f"{name.replace('_', ' ')} {percent(min(shares))} to {percent(max(shares))}")
+            said.append(
+                f"{name.replace('_', ' ')} {percent(min(shares))} to {percent(max(shares))}"
+            )
     return ", ".join(said)
 
 
@@ -53,23 +55,51 @@ def summary(trace):
     if not steps:
         return ["The trace has no whole step."]
     accounts, idle = [account(rank, steps) for rank in trace.ranks], bubbles(trace, steps)
-    head = ["rank", "ms per step", "computing", "waiting", "in flight", "hidden", "sent per step", *(["bubble"] if idle else [])]
+    head = [
+        "rank",
+        "ms per step",
+        "computing",
+        "waiting",
+        "in flight",
+        "hidden",
+        "sent per step",
+        *(["bubble"] if idle else []),
+    ]
     lines = [head]
     for rank, own in enumerate(accounts):
-        cells = [str(rank), f"{own.step_us / 1000:.2f}", percent(1 - own.waiting), percent(own.waiting), percent(own.in_flight)]
-        cells += [percent(own.hidden), f"{own.sent_bytes / 1024:.1f} KiB", *([percent(idle[rank])] if idle else [])]
+        cells = [
+            str(rank),
+            f"{own.step_us / 1000:.2f}",
+            percent(1 - own.waiting),
+            percent(own.waiting),
+            percent(own.in_flight),
+        ]
+        cells += [
+            percent(own.hidden),
+            f"{own.sent_bytes / 1024:.1f} KiB",
+            *([percent(idle[rank])] if idle else []),
+        ]
         lines.append(cells)
     link = trace.about["config"].get("link")
-    said = [f"{trace.about['step']}, {ranks_of(trace)}{f', --link {link}' if link else ''}, steps {steps[0]} to {steps[-1]}:"]
+    said = [
+        f"{trace.about['step']}, {ranks_of(trace)}{f', --link {link}' if link else ''}, steps {steps[0]} to {steps[-1]}:"
+    ]
     said += ["", table(lines, numbers_right=True), ""]
     if len(steps) > 1:
-        said += [f"rank {i}, step by step: {spread(rank, steps)}" for i, rank in enumerate(trace.ranks)]
+        said += [
+            f"rank {i}, step by step: {spread(rank, steps)}" for i, rank in enumerate(trace.ranks)
+        ]
     for rank, own in enumerate(accounts):
         longest = sorted(own.waited_for.items(), key=lambda item: -item[1])[:3]
         if longest:
-            said.append(f"rank {rank} waits, per step: " + ", ".join(f"{us / 1000:.2f} ms for {what}" for what, us in longest))
+            said.append(
+                f"rank {rank} waits, per step: "
+                + ", ".join(f"{us / 1000:.2f} ms for {what}" for what, us in longest)
+            )
     if dropped := sum(trace.about["dropped_events"]):
-        said.append(f"{dropped} events did not fit into the trace, so the end is missing: trace fewer steps")
+        said.append(
+            f"{dropped} events did not fit into the trace, so the end is missing: trace fewer steps"
+        )
     if error := max(trace.about["clock_error_us"]):
         said.append(f"clocks of different machines are aligned to {error:.0f} us")
     return said
@@ -88,10 +118,28 @@ def length_us(trace):
 
 def made_trace(slices):
     """Two ranks have the same of them: (begin, end, name, args) in microseconds, by category."""
-    events = [{"ph": "X", "pid": pid, "tid": 1 if category != "operation" else 2, "ts": begin, "dur": round(end - begin, 3),
-               "cat": category, "name": name, "args": args}
-              for pid in (1, 2) for category, of in slices.items() for begin, end, name, args in of]  # fmt: skip
-    about = {"step": "step4", "world_size": 2, "dropped_events": [0, 0], "clock_error_us": [0.0, 0.0], "config": {}}
+    events = [
+        {
+            "ph": "X",
+            "pid": pid,
+            "tid": 1 if category != "operation" else 2,
+            "ts": begin,
+            "dur": round(end - begin, 3),
+            "cat": category,
+            "name": name,
+            "args": args,
+        }
+        for pid in (1, 2)
+        for category, of in slices.items()
+        for begin, end, name, args in of
+    ]
+    about = {
+        "step": "step4",
+        "world_size": 2,
+        "dropped_events": [0, 0],
+        "clock_error_us": [0.0, 0.0],
+        "config": {},
+    }
     return {"otherData": about, "traceEvents": events}
 
 
@@ -121,26 +169,49 @@ def self_test():
     from stand_ins import refusal
 
     bucket = {"kind": "all_reduce", "label": "bucket 3", "sent_bytes": 2048, "bytes": 2048}
-    steps = [(0, 50, "step", {"step": 1}), (100, 200, "step", {"step": 2}), (110, 140, "forward", {"chunk": 0, "microbatch": 0}),
-             (140, 140.6, "backward", {"chunk": 0, "microbatch": 0}), (140.3, 140.6, "block2", {})]  # fmt: skip
+    steps = [
+        (0, 50, "step", {"step": 1}),
+        (100, 200, "step", {"step": 2}),
+        (110, 140, "forward", {"chunk": 0, "microbatch": 0}),
+        (140, 140.6, "backward", {"chunk": 0, "microbatch": 0}),
+        (140.3, 140.6, "block2", {}),
+    ]
     held = {"ph": "C", "pid": 1, "ts": 120, "name": "memory", "args": {"gradients": 2.5e6}}
-    content = made_trace({"span": steps, "wait": [(150, 170, "wait", bucket)], "operation": [(130, 170, "all_reduce: bucket 3", bucket)]})
+    content = made_trace(
+        {
+            "span": steps,
+            "wait": [(150, 170, "wait", bucket)],
+            "operation": [(130, 170, "all_reduce: bucket 3", bucket)],
+        }
+    )
     content["traceEvents"].append(held)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json")
-        parts = [[event for event in content["traceEvents"] if event["pid"] == pid] for pid in (1, 2)]
+        parts = [
+            [event for event in content["traceEvents"] if event["pid"] == pid] for pid in (1, 2)
+        ]
         content["otherData"]["num_events"] = [len(parts[0]), 0]
         path.write_text(json.dumps({**content, "traceEvents": parts[0]}))
         Path(f"{path}.rank1").write_text(json.dumps({**content, "traceEvents": parts[1]}))
         trace = read_trace(path)
         own = account(trace.ranks[0], measured_steps(trace))
-        found = (own.step_us, own.waiting, own.in_flight, own.hidden, own.sent_bytes, own.waited_for, bubbles(trace, [2]))
+        found = (
+            own.step_us,
+            own.waiting,
+            own.in_flight,
+            own.hidden,
+            own.sent_bytes,
+            own.waited_for,
+            bubbles(trace, [2]),
+        )
         assert found == (100, 0.2, 0.4, 0.5, 2048, {"all_reduce (bucket)": 20}, [0, 0]), found
         drawing = draw(trace, 2)
         wanted = "rank 1, forward, bucket 3, wait, 2.5 MB, #ee6677, rank 0: step 0.1 ms, hidden 50.0% of it"
         lacking = [text for text in wanted.split(", ") if text not in drawing]
         assert not lacking, f"the drawing lacks {lacking}"
-        assert drawing.count('class="other"') == 1, "a layer that ends with its backward is drawn as other work"  # once: in the legend
+        assert drawing.count('class="other"') == 1, (
+            "a layer that ends with its backward is drawn as other work"
+        )  # once: in the legend
         forward = re.compile(r'width="([\d.]+)" height="38" class="forward"')
         drawings = [draw(trace, 2, factor * length_us(trace)) for factor in (0, 1, 2)]
         whole, same, half = (float(forward.search(drawing)[1]) for drawing in drawings)
@@ -150,16 +221,26 @@ def self_test():
         bucket["label"] = "bucket 0"
         path.write_text(json.dumps(content))
         drawing = draw(read_trace(path), 2)
-        assert 'class="gradients"' in drawing and ">block2<" in drawing and "bucket" not in drawing, "a unit's bucket has not its name"
+        assert (
+            'class="gradients"' in drawing and ">block2<" in drawing and "bucket" not in drawing
+        ), "a unit's bucket has not its name"
         third = trace.ranks[0].spans[1]._replace(begin=210, end=290, args={"step": 3})
         found = spread(trace.ranks[0]._replace(spans=[*trace.ranks[0].spans, third]), [2, 3])
         wanted = "waiting 0.0% to 20.0%, in flight 0.0% to 40.0%, hidden 50.0% to 50.0%"
         assert found == wanted, found
         path.write_text(json.dumps(made_messages()))
         trace = read_trace(path)
-        found = [(own.in_flight, own.hidden) for own in (account(rank, [1]) for rank in trace.ranks)]
+        found = [
+            (own.in_flight, own.hidden) for own in (account(rank, [1]) for rank in trace.ranks)
+        ]
         assert found == [(0.5, 0.8), (0.5, 0.7)], f"{found} of a message's two ends"
-        for text in ("", "[]", "[" * 100_000, '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):
+        for text in (
+            "",
+            "[]",
+            "[" * 100_000,
+            '{"otherData": {}}',
+            json.dumps(content).replace('"span"', '"else"'),
+        ):
             path.write_text(text)
             assert refusal(ValueError, read_trace, path), f"read {text[:40]!r} as a trace"
     print("self-test: the summary and the drawing are right")
@@ -167,14 +248,26 @@ def self_test():
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="./ladder trace", description="Says what each rank of a traced run did with its time, and draws a step.",
+        prog="./ladder trace",
+        description="Says what each rank of a traced run did with its time, and draws a step.",
         epilog="The same file opens in ui.perfetto.dev and chrome://tracing.",
-    )  # fmt: skip
-    parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="what --trace has written")
-    parser.add_argument("--step", type=int, metavar="N", help="the optimizer step to draw; default: the one of median length")
+    )
+    parser.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="what --trace has written"
+    )
+    parser.add_argument(
+        "--step",
+        type=int,
+        metavar="N",
+        help="the optimizer step to draw; default: the one of median length",
+    )
     parser.add_argument("--svg", type=new_file, metavar="OUT", help="a new file for the drawing")
-    parser.add_argument("--beside", type=Path, metavar="OTHER",
-                        help="another trace: the drawing's axis is as long as the longer of the two")  # fmt: skip
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="OTHER",
+        help="another trace: the drawing's axis is as long as the longer of the two",
+    )
     parser.add_argument("--self-test", action=SelfTest, const=self_test, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.file is None:

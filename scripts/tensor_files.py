@@ -1,4 +1,5 @@
-"""Reads and writes model.safetensors (docs/checkpoint.md), of fp32 tensors: {name: (shape, bytes of the values)}."""
+"""Reads and writes model.safetensors (docs/checkpoint.md), of fp32 tensors: {name: (shape, bytes of
+the values)}."""
 
 import json
 
@@ -16,7 +17,10 @@ def read_tensors(path):
         raise ValueError(f"{path}: is not a safetensors file: {error}") from None
     if not is_whole:
         raise ValueError(f"{path}: its length does not match its header")
-    return {name: (shape, data[start + begin : start + end]) for name, (shape, begin, end) in spans.items()}
+    return {
+        name: (shape, data[start + begin : start + end])
+        for name, (shape, begin, end) in spans.items()
+    }
 
 
 def write_tensors(path, tensors):

@@ -1,7 +1,7 @@
 // The settings of a config.json, which says what model the weights of a Hugging Face folder are.
 //
-// Trusts nothing: each function throws CheckError with the file's name, the setting and its value if
-// that is not what it must be. A setting that is null is not set.
+// Trusts nothing: each function throws CheckError with the file's name, the setting and its value
+// if that is not what it must be. A setting that is null is not set.
 #pragma once
 
 #include <cstdint>

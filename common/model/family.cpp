@@ -32,8 +32,8 @@ constexpr bool has_all_families() {
 }
 static_assert(has_all_families(), "kFamilies needs a row for each value of ModelFamily, in order");
 
-// With a gate, the MLP has a third matrix. Then 8C/3, rounded up to a multiple of 32, makes about as
-// many parameters as two matrices with 4C.
+// With a gate, the MLP has a third matrix. Then 8C/3, rounded up to a multiple of 32, makes about
+// as many parameters as two matrices with 4C.
 std::int64_t default_mlp_channels(std::int64_t channels, std::int64_t num_matrices) {
   return num_matrices == 3 ? (8 * channels + 95) / 96 * 32 : 4 * channels;
 }

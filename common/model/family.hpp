@@ -1,8 +1,8 @@
-// What is particular to a family of models: its layers, what they cost, and how other programs write
-// them down.
+// What is particular to a family of models: its layers, what they cost, and how other programs
+// write them down.
 //
 // build_layers.cpp has what all families share: the walk over the list of layers, the token
-// embedding, and the head's weight, tied or not. A new family is a file like gpt2.cpp and llama.cpp,
+// embedding, and the head's weight, tied or not. A new family is a file like gpt2.cpp or llama.cpp,
 // with a Family and its FamilyTraits; a value of ModelFamily; and its row in family.cpp. If one of
 // them is missing, or a trait, the compiler or the linker says so.
 #pragma once

@@ -1,5 +1,4 @@
-// GPT-2 (Radford et al. 2019): pre-norm blocks, tanh GELU, learned positions, biases everywhere. Its
-// tensors have transformers' names.
+// GPT-2 (Radford et al. 2019): pre-norm blocks, tanh GELU, learned positions, biases everywhere.
 
 #include <algorithm>
 

@@ -1,9 +1,12 @@
-"""Small models of transformers, with values made at random, in folders as save_pretrained() writes them.
+"""Small models of transformers, with values made at random, in folders as save_pretrained() writes
+them.
 
-transformers starts all norms at 1, all biases at 0 and all weights near 0: a model whose logits hardly depend on half of its
-parts. Here every tensor is random, and large enough that each of them shows in the logits.
+transformers starts all norms at 1, all biases at 0 and all weights near 0: a model whose logits
+hardly depend on half of its parts. Here every tensor is random, and large enough that each of them
+shows in the logits.
 
-A new family of models has a row in FAMILIES, and its kinds in MODELS and MISTAKES. All other files ask here.
+A new family of models has a row in FAMILIES, and its kinds in MODELS and MISTAKES. All other files
+ask here.
 """
 
 import json
@@ -23,14 +26,33 @@ CONTEXT = 40  # of what is compared: less than the model has positions
 
 def gpt2(**changes):
     """GPT-2 without dropout, as we train."""
-    shape = {"vocab_size": VOCABULARY, "n_layer": LAYERS, "n_head": HEADS, "n_embd": CHANNELS, "n_positions": POSITIONS}
-    rest = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0, "bos_token_id": 0, "eos_token_id": 0}
+    shape = {
+        "vocab_size": VOCABULARY,
+        "n_layer": LAYERS,
+        "n_head": HEADS,
+        "n_embd": CHANNELS,
+        "n_positions": POSITIONS,
+    }
+    rest = {
+        "resid_pdrop": 0,
+        "embd_pdrop": 0,
+        "attn_pdrop": 0,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
     return GPT2Config(**{**shape, **rest, **changes})
 
 
 def llama(**changes):
-    shape = {"vocab_size": VOCABULARY, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "hidden_size": CHANNELS,
-             "max_position_embeddings": POSITIONS, "intermediate_size": 80, "num_key_value_heads": 2}  # fmt: skip
+    shape = {
+        "vocab_size": VOCABULARY,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "hidden_size": CHANNELS,
+        "max_position_embeddings": POSITIONS,
+        "intermediate_size": 80,
+        "num_key_value_heads": 2,
+    }
     return LlamaConfig(**{**shape, "rope_theta": 100000.0, "tie_word_embeddings": True, **changes})
 
 
@@ -69,12 +91,17 @@ class Tiny:
 MODELS = [
     Tiny("GPT-2", gpt2()),
     Tiny("GPT-2, untied", gpt2(tie_word_embeddings=False)),
-    Tiny("GPT-2, a narrow MLP", gpt2(n_inner=80, layer_norm_epsilon=1e-4, activation_function="gelu_pytorch_tanh")),
+    Tiny(
+        "GPT-2, a narrow MLP",
+        gpt2(n_inner=80, layer_norm_epsilon=1e-4, activation_function="gelu_pytorch_tanh"),
+    ),
     Tiny("GPT-2, in several files", gpt2(), file_size="60KB"),
     Tiny("GPT-2, stored in bf16", gpt2(), dtype=torch.bfloat16),
     Tiny("Llama", llama()),
     Tiny("Llama, untied", llama(tie_word_embeddings=False)),
-    Tiny("Llama, a key for each query", llama(num_key_value_heads=HEADS, tie_word_embeddings=False)),
+    Tiny(
+        "Llama, a key for each query", llama(num_key_value_heads=HEADS, tie_word_embeddings=False)
+    ),
     Tiny("Llama, one key for all queries", llama(num_key_value_heads=1, rms_norm_eps=1e-5)),
     Tiny("Llama, in several files", llama(), file_size="60KB"),
     Tiny("Llama, an older config.json", llama(rope_theta=500.0), is_old=True),
@@ -110,7 +137,12 @@ def edit_json(file, edit=dict, **values):
 
 def with_old_names(config):
     rope = config.pop("rope_parameters")
-    return {**config, "rope_theta": rope["rope_theta"], "rope_scaling": None, "torch_dtype": config.pop("dtype")}
+    return {
+        **config,
+        "rope_theta": rope["rope_theta"],
+        "rope_scaling": None,
+        "torch_dtype": config.pop("dtype"),
+    }
 
 
 @torch.no_grad()
@@ -126,23 +158,35 @@ def read_model(folder, dtype=torch.float32, has_biases=True):
 
 
 def write_wrong(folder, mistake, change):
-    """A copy of a model's folder, in one file, with tensors and settings as change(tensors, config) leaves them."""
+    """A copy of a model's folder, in one file, with tensors and settings as change(tensors, config)
+    leaves them."""
     wrong = shutil.copytree(folder, folder.with_name(f"{folder.name}_{mistake}"))
-    tensors, config = load_file(wrong / "model.safetensors"), json.loads((wrong / "config.json").read_text())
+    tensors, config = (
+        load_file(wrong / "model.safetensors"),
+        json.loads((wrong / "config.json").read_text()),
+    )
     change(tensors, config)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, wrong / "model.safetensors", {"format": "pt"})
+    save_file(
+        {name: tensor.contiguous() for name, tensor in tensors.items()},
+        wrong / "model.safetensors",
+        {"format": "pt"},
+    )
     (wrong / "config.json").write_text(json.dumps(config))
     return wrong
 
 
 def of_each(names, change):
     """Changes each of the tensors whose names match."""
-    return lambda tensors, _: tensors.update({name: change(tensor) for name, tensor in tensors.items() if re.search(names, name)})
+    return lambda tensors, _: tensors.update(
+        {name: change(tensor) for name, tensor in tensors.items() if re.search(names, name)}
+    )
 
 
 def swap(a, b):
-    return lambda tensors, _: tensors.update({name.replace(a, b): tensors[name] for name in tensors if a in name}
-                                             | {name.replace(b, a): tensors[name] for name in tensors if b in name})  # fmt: skip
+    return lambda tensors, _: tensors.update(
+        {name.replace(a, b): tensors[name] for name in tensors if a in name}
+        | {name.replace(b, a): tensors[name] for name in tensors if b in name}
+    )
 
 
 def swap_queries_and_keys(weight):
@@ -169,12 +213,24 @@ def transpose_squares(weight):
 MISTAKES = [
     ("GPT-2", "queries and keys swapped", of_each("c_attn", swap_queries_and_keys)),
     ("GPT-2", "square weights transposed", of_each("", transpose_squares)),
-    ("GPT-2", "the last norm's weight rounded to bf16", of_each("ln_f.weight", lambda weight: weight.bfloat16().float())),
+    (
+        "GPT-2",
+        "the last norm's weight rounded to bf16",
+        of_each("ln_f.weight", lambda weight: weight.bfloat16().float()),
+    ),
     ("Llama, a key for each query", "queries and keys swapped", swap("q_proj", "k_proj")),
-    ("Llama", "neighbors are rotated instead of halves", of_each("[qk]_proj", interleave_rotations)),
+    (
+        "Llama",
+        "neighbors are rotated instead of halves",
+        of_each("[qk]_proj", interleave_rotations),
+    ),
     ("Llama", "keys and values in another order", of_each("[kv]_proj", reverse_heads)),
     ("Llama", "square weights transposed", of_each("", transpose_squares)),
     ("Llama", "gate and up swapped", swap("gate_proj", "up_proj")),
-    ("Llama", "another rope_theta", lambda _, config: config["rope_parameters"].update(rope_theta=90000.0)),
+    (
+        "Llama",
+        "another rope_theta",
+        lambda _, config: config["rope_parameters"].update(rope_theta=90000.0),
+    ),
     ("Llama", "another eps", lambda _, config: config.update(rms_norm_eps=2e-5)),
 ]

@@ -26,12 +26,20 @@ class Result(NamedTuple):
     mistake: str = ""
 
     def is_failure(self):
-        return (self.difference <= self.tolerance) == bool(self.mistake)  # not a number is different
+        return (self.difference <= self.tolerance) == bool(
+            self.mistake
+        )  # not a number is different
 
     def line(self):
         planted = f", {self.mistake}" if self.mistake else ""
-        differs = f"differ by at most {self.difference:.1e} (allowed: {self.tolerance:.0e})" if self.difference else "are equal"
-        return f"{'FAILED  ' if self.is_failure() else ''}{self.name}{planted}: {self.what} {differs}"
+        differs = (
+            f"differ by at most {self.difference:.1e} (allowed: {self.tolerance:.0e})"
+            if self.difference
+            else "are equal"
+        )
+        return (
+            f"{'FAILED  ' if self.is_failure() else ''}{self.name}{planted}: {self.what} {differs}"
+        )
 
 
 def start(commands):
@@ -41,7 +49,8 @@ def start(commands):
 
 
 def write_tokens(file, num_tokens, vocab_size, seed=1):
-    """A token file of nanoGPT's kind. Small tokens are frequent, so there is something to learn. Returns the tokens, int64."""
+    """A token file of nanoGPT's kind. Small tokens are frequent, so there is something to learn.
+    Returns the tokens, int64."""
     uniform = np.random.default_rng(seed).random(num_tokens)
     tokens = (vocab_size * uniform**3).astype("<u2")
     file.write_bytes(tokens.tobytes())
@@ -49,7 +58,8 @@ def write_tokens(file, num_tokens, vocab_size, seed=1):
 
 
 def windows(tokens, context, num_rows, first=0):
-    """(tokens, targets), each [num_rows, context]: what a trainer reads of a token file in sequential order."""
+    """(tokens, targets), each [num_rows, context]: what a trainer reads of a token file in
+    sequential order."""
     rows = [tokens[i * context : (i + 1) * context + 1] for i in range(first, first + num_rows)]
     return torch.stack([row[:-1] for row in rows]), torch.stack([row[1:] for row in rows])
 
@@ -63,5 +73,9 @@ def largest_difference(a, b):
     """The largest difference of two tensors, or of two dicts of them with the same names. Infinite
     if they do not have the same shape."""
     if isinstance(a, dict):
-        return max((largest_difference(a[name], b[name]) for name in a), default=math.inf) if a.keys() == b.keys() else math.inf
+        return (
+            max((largest_difference(a[name], b[name]) for name in a), default=math.inf)
+            if a.keys() == b.keys()
+            else math.inf
+        )
     return (a.double() - b.double()).abs().max().item() if a.shape == b.shape else math.inf

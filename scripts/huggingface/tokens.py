@@ -1,4 +1,5 @@
-"""Tokens of exported folders, opened as users do: AutoTokenizer has the ids of the run, and generate() stops."""
+"""Tokens of exported folders, opened as users do: AutoTokenizer has the ids of the run, and
+generate() stops."""
 
 import json
 import shutil
@@ -14,21 +15,48 @@ from huggingface.export import EXPORT
 from huggingface.models import FAMILIES, edit_json, write_model
 from huggingface.runs import LOGITS, Result, command, largest_difference, read_saved, start, trainer
 
-MODELS = [family.reading(f"a {family.name} with a tokenizer", VOCABULARY, CONTEXT) for family in FAMILIES]
-TEXTS = ["in 2026 it's 12345", "  2026\n\n 3.14", "<|im_start|>user<|im_end|> x<|endoftext|>", "DON'T caf\u00e9 \U0001f642"]
-# Who ends a text by what: the tokenizer's eos_token, how the run reads its rows, and what of a folder is edited first.
+MODELS = [
+    family.reading(f"a {family.name} with a tokenizer", VOCABULARY, CONTEXT) for family in FAMILIES
+]
+TEXTS = [
+    "in 2026 it's 12345",
+    "  2026\n\n 3.14",
+    "<|im_start|>user<|im_end|> x<|endoftext|>",
+    "DON'T caf\u00e9 \U0001f642",
+]
+# Who ends a text by what: the tokenizer's eos_token, how the run reads its rows, and what of a
+# folder is edited first.
 ENDS = {
     "an instruct model on documents": ("<|im_end|>", "documents", {}),
     "a base model on conversations": ("<|endoftext|>", "chat", {}),
     "without generation_config.json": ("<|im_end|>", "documents", {"generation_config.json": None}),
-    "with another end in config.json": ("<|endoftext|>", "documents", {"generation_config.json": {"eos_token_id": 0}, "config.json": {"eos_token_id": 2}}),
-    "with an end that only the tokenizer names": ("<|im_end|>", "documents", {"generation_config.json": None, "config.json": {"eos_token_id": None}}),
-    "with several ends": ("<|im_end|>", "documents", {"generation_config.json": {"eos_token_id": [2, 5]}}),
-    "with special_tokens_map.json": ("<|im_end|>", "documents", {"special_tokens_map.json": {"eos_token": "<|im_end|>"}}),
+    "with another end in config.json": (
+        "<|endoftext|>",
+        "documents",
+        {"generation_config.json": {"eos_token_id": 0}, "config.json": {"eos_token_id": 2}},
+    ),
+    "with an end that only the tokenizer names": (
+        "<|im_end|>",
+        "documents",
+        {"generation_config.json": None, "config.json": {"eos_token_id": None}},
+    ),
+    "with several ends": (
+        "<|im_end|>",
+        "documents",
+        {"generation_config.json": {"eos_token_id": [2, 5]}},
+    ),
+    "with special_tokens_map.json": (
+        "<|im_end|>",
+        "documents",
+        {"special_tokens_map.json": {"eos_token": "<|im_end|>"}},
+    ),
 }
 ROWS = {
     "documents": [{"text": text} for text in TEXTS],
-    "chat": [{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": text}]} for text in TEXTS],
+    "chat": [
+        {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": text}]}
+        for text in TEXTS
+    ],
 }
 
 
@@ -46,8 +74,15 @@ def write_folder(parent, name, model, eos_token):
 
 
 def run_command(model, rows, out, program=None, **further):
-    return command(program or trainer("step0_single_gpu"), init_from=model, data=model.parent / f"{rows}.jsonl", rows=rows,
-                   context=CONTEXT, out=out, **further)  # fmt: skip
+    return command(
+        program or trainer("step0_single_gpu"),
+        init_from=model,
+        data=model.parent / f"{rows}.jsonl",
+        rows=rows,
+        context=CONTEXT,
+        out=out,
+        **further,
+    )
 
 
 # ---- ids --------------------------------------------------------------------------------------------------------------
@@ -66,18 +101,25 @@ def as_pair(folder):
     Tokenizer.from_file(str(folder / "tokenizer.json")).model.save(str(folder))
     (folder / "tokenizer.json").unlink()
     without_config(folder)
-    (folder / "added_tokens.json").write_text(json.dumps({special: i for i, special in enumerate(SPECIALS)}))
+    (folder / "added_tokens.json").write_text(
+        json.dumps({special: i for i, special in enumerate(SPECIALS)})
+    )
 
 
 def taken_out(folder):
     """The added tokens, which tokenizer.json then has no longer."""
     taken = []
-    edit_json(folder / "tokenizer.json", lambda file: {**file, "added_tokens": taken.extend(file["added_tokens"]) or []})
+    edit_json(
+        folder / "tokenizer.json",
+        lambda file: {**file, "added_tokens": taken.extend(file["added_tokens"]) or []},
+    )
     return taken
 
 
 def with_added_file(folder):
-    (folder / "added_tokens.json").write_text(json.dumps({token["content"]: token["id"] for token in taken_out(folder)}))
+    (folder / "added_tokens.json").write_text(
+        json.dumps({token["content"]: token["id"] for token in taken_out(folder)})
+    )
 
 
 def with_prefix_space(folder):
@@ -102,7 +144,8 @@ def as_pair_without_default(folder):
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
 
 
-# What is done to a folder of SmolLM2's kind, whose class in transformers would build a pre-tokenizer of its own.
+# What is done to a folder of SmolLM2's kind, whose class in transformers would build a
+# pre-tokenizer of its own.
 VARIANTS = {
     **{f"tokenizer_class {name}": partial(set_config, tokenizer_class=name) for name in (None, "GPT2Tokenizer", "LlamaTokenizer", "CodeGenTokenizer", "NoSuchTokenizer")},
     "no tokenizer_config.json": without_config,
@@ -118,30 +161,59 @@ VARIANTS = {
 
 
 def check_ids(folder, has_mistakes):
-    models = [write_folder(folder, f"ids{i}", MODELS[i % len(MODELS)], "<|im_end|>") for i in range(len(VARIANTS))]
+    models = [
+        write_folder(folder, f"ids{i}", MODELS[i % len(MODELS)], "<|im_end|>")
+        for i in range(len(VARIANTS))
+    ]
     for model, edit in zip(models, VARIANTS.values()):
         edit(model)
-    outs, saids = ([folder / f"{model.name}_{what}" for model in models] for what in ("run", "said"))
-    start([run_command(model, "documents", out, steps=0, micro_batch_size=1) for model, out in zip(models, outs)])
-    start([run_command(model, "documents", said, LOGITS, order="sequential", micro_batch_size=len(TEXTS)) for model, said in zip(models, saids)])
+    outs, saids = (
+        [folder / f"{model.name}_{what}" for model in models] for what in ("run", "said")
+    )
+    start(
+        [
+            run_command(model, "documents", out, steps=0, micro_batch_size=1)
+            for model, out in zip(models, outs)
+        ]
+    )
+    start(
+        [
+            run_command(
+                model, "documents", said, LOGITS, order="sequential", micro_batch_size=len(TEXTS)
+            )
+            for model, said in zip(models, saids)
+        ]
+    )
     start([[EXPORT, out, out / "exported"] for out in outs])
     for name, said, out in zip(VARIANTS, saids, outs):
         yield Result(name, "tokens of all rows", difference_of_rows(said, out / "exported"))
     if has_mistakes:
         wrong = shutil.copytree(outs[0] / "exported", folder / "wrong_class")
         set_config(wrong, tokenizer_class="GPT2Tokenizer")
-        yield Result("tokenizer_class", "tokens of all rows", difference_of_rows(saids[0], wrong), mistake="it is GPT2Tokenizer")
+        yield Result(
+            "tokenizer_class",
+            "tokens of all rows",
+            difference_of_rows(saids[0], wrong),
+            mistake="it is GPT2Tokenizer",
+        )
 
 
 def difference_of_rows(said, exported):
     """How a run's rows differ from the texts and their ends by the exported tokenizer."""
     tokenizer, ours = AutoTokenizer.from_pretrained(exported), read_saved(said)
-    ids, end = [tokenizer(line["text"]).input_ids for line in ROWS["documents"]], tokenizer.eos_token_id
+    ids, end = (
+        [tokenizer(line["text"]).input_ids for line in ROWS["documents"]],
+        tokenizer.eos_token_id,
+    )
     rows = [row if row[-1] == end else [*row, end] for row in ids]
     filled = torch.tensor([row + (CONTEXT + 1 - len(row)) * [IGNORED] for row in rows])
-    inputs = torch.where(filled[:, 1:] == IGNORED, IGNORED, filled[:, :-1])  # nothing follows the last one
+    inputs = torch.where(
+        filled[:, 1:] == IGNORED, IGNORED, filled[:, :-1]
+    )  # nothing follows the last one
     tokens = torch.where(ours["targets"] == IGNORED, IGNORED, ours["tokens"])
-    return max(largest_difference(tokens, inputs), largest_difference(ours["targets"], filled[:, 1:]))
+    return max(
+        largest_difference(tokens, inputs), largest_difference(ours["targets"], filled[:, 1:])
+    )
 
 
 # ---- ends -------------------------------------------------------------------------------------------------------------
@@ -150,16 +222,34 @@ def difference_of_rows(said, exported):
 def check_ends(folder, has_mistakes):
     outs = {name: folder / f"ends{i}_run" for i, name in enumerate(ENDS)}
     models = [write_edited(folder, f"ends{i}", *ENDS[name]) for i, name in enumerate(ENDS)]
-    start([run_command(model, ENDS[name][1], outs[name], steps=0, micro_batch_size=1) for name, model in zip(ENDS, models)])
+    start(
+        [
+            run_command(model, ENDS[name][1], outs[name], steps=0, micro_batch_size=1)
+            for name, model in zip(ENDS, models)
+        ]
+    )
     start([[EXPORT, out, out / "exported"] for out in outs.values()])
     for name, out in outs.items():
         end = "<|im_end|>" if ENDS[name][1] == "chat" else "<|endoftext|>"
-        yield Result(name, "the tokenizer's eos_token and the end of rows", AutoTokenizer.from_pretrained(out / "exported").eos_token != end)
+        yield Result(
+            name,
+            "the tokenizer's eos_token and the end of rows",
+            AutoTokenizer.from_pretrained(out / "exported").eos_token != end,
+        )
         for special in (SPECIALS[0], SPECIALS[2]):
-            yield Result(name, f"what generate() writes until {special} and that", num_after(out / "exported", special))
+            yield Result(
+                name,
+                f"what generate() writes until {special} and that",
+                num_after(out / "exported", special),
+            )
     if has_mistakes:
         edit_json(out / "exported/generation_config.json", eos_token_id=2)
-        yield Result(name, "what generate() writes until <|endoftext|> and that", num_after(out / "exported", SPECIALS[0]), mistake="generation_config.json has another end")
+        yield Result(
+            name,
+            "what generate() writes until <|endoftext|> and that",
+            num_after(out / "exported", SPECIALS[0]),
+            mistake="generation_config.json has another end",
+        )
 
 
 def write_edited(parent, name, eos_token, rows, edits):
@@ -176,7 +266,8 @@ def write_edited(parent, name, eos_token, rows, edits):
 
 
 def num_after(exported, special):
-    """How many tokens generate() writes after the one at which it should stop, of a model that writes nothing else."""
+    """How many tokens generate() writes after the one at which it should stop, of a model that
+    writes nothing else."""
     file, token = exported / "model.safetensors", SPECIALS.index(special)
     tensors = load_file(file)
     embedding = tensors["transformer.wte.weight"]
@@ -184,7 +275,12 @@ def num_after(exported, special):
     embedding[token] = 1
     tensors["transformer.ln_f.weight"][:], tensors["transformer.ln_f.bias"][:] = 0, 1
     save_file(tensors, file, {"format": "pt"})
-    tokenizer, model = AutoTokenizer.from_pretrained(exported), AutoModelForCausalLM.from_pretrained(exported)
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(exported),
+        AutoModelForCausalLM.from_pretrained(exported),
+    )
     prompt = tokenizer("Hello", return_tensors="pt")
-    written = model.generate(**prompt, max_new_tokens=8, do_sample=False)[0, prompt.input_ids.size(1) :]
+    written = model.generate(**prompt, max_new_tokens=8, do_sample=False)[
+        0, prompt.input_ids.size(1) :
+    ]
     return len(written) - 1 if written[0] == token else float("inf")

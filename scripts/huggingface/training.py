@@ -7,24 +7,40 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from huggingface.models import BY_NAME, CONTEXT, FAMILIES, VOCABULARY, read_model, write_model
-from huggingface.runs import Result, command, largest_difference, start, trainer, windows, write_tokens
+from huggingface.runs import (
+    Result,
+    command,
+    largest_difference,
+    start,
+    trainer,
+    windows,
+    write_tokens,
+)
 
 STEPS, ROWS = 20, 4  # rows of an optimizer step, on all ranks together
 TOLERANCE = 1e-4
 BF16_LOSS_TOLERANCE, BF16_CHANGE_TOLERANCE = 3e-2, 0.1
-# With the usual eps, 1e-8, AdamW makes whole steps of what is nothing but rounding: the gradient of GPT-2's key biases, for
-# one, is 0 on paper.
+# With the usual eps, 1e-8, AdamW makes whole steps of what is nothing but rounding: the gradient of
+# GPT-2's key biases, for one, is 0 on paper.
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-5}
 WEIGHT_DECAY, CLIP_NORM = 0.1, 1.0
 TRAINED = [*(family.name for family in FAMILIES), "Llama, a key for each query"]
-TRAINERS = {"fp32": ["step0_single_gpu", "step5_zero1", "step7_zero3", "step8_pipeline_ga"], "bf16": ["step0_single_gpu"]}
+TRAINERS = {
+    "fp32": ["step0_single_gpu", "step5_zero1", "step7_zero3", "step8_pipeline_ga"],
+    "bf16": ["step0_single_gpu"],
+}
 # How a step gets its rows: rows of a microbatch, microbatches, and ranks to share them.
 TWO_RANKS = {"transport": "threads", "ranks": 2}
 SHARES = {
     "step0_single_gpu": {"micro_batch_size": 2, "num_microbatches": 2},
     "step5_zero1": {"micro_batch_size": 2, **TWO_RANKS},
     "step7_zero3": {"micro_batch_size": 1, "num_microbatches": 2, **TWO_RANKS},
-    "step8_pipeline_ga": {"micro_batch_size": 1, "num_microbatches": 4, **TWO_RANKS, "pipeline_stages": 2},
+    "step8_pipeline_ga": {
+        "micro_batch_size": 1,
+        "num_microbatches": 4,
+        **TWO_RANKS,
+        "pipeline_stages": 2,
+    },
 }
 # Planted into the loop: what it is called with.
 MISTAKES = [
@@ -39,45 +55,86 @@ MISTAKES = [
 def check(folder, has_mistakes):
     data = folder / "tokens_to_train_on.bin"
     tokens = write_tokens(data, STEPS * ROWS * CONTEXT + 1, VOCABULARY, seed=2)
-    runs = [(name, precision, step) for name in TRAINED for precision, steps in TRAINERS.items() for step in steps]
-    outs = [folder / "_".join([step, precision, BY_NAME[name].folder]) for name, precision, step in runs]
-    start([train_command(step, precision, write_model(BY_NAME[name], folder), data, out) for (name, precision, step), out in zip(runs, outs)])
+    runs = [
+        (name, precision, step)
+        for name in TRAINED
+        for precision, steps in TRAINERS.items()
+        for step in steps
+    ]
+    outs = [
+        folder / "_".join([step, precision, BY_NAME[name].folder]) for name, precision, step in runs
+    ]
+    start(
+        [
+            train_command(step, precision, write_model(BY_NAME[name], folder), data, out)
+            for (name, precision, step), out in zip(runs, outs)
+        ]
+    )
     found = {run: read_run(out) for run, out in zip(runs, outs)}
     for name in TRAINED:
         for precision in TRAINERS:
             theirs = train(folder / BY_NAME[name].folder, tokens, precision)
             for run in runs:
                 if run[:2] == (name, precision):
-                    yield from (compare if precision == "fp32" else compare_in_bf16)(", ".join(run), found[run], theirs)
+                    yield from (compare if precision == "fp32" else compare_in_bf16)(
+                        ", ".join(run), found[run], theirs
+                    )
     if has_mistakes:
         for mistake, change in MISTAKES:
             theirs = train(folder / BY_NAME["GPT-2"].folder, tokens, **change)
-            losses, parameters = compare("GPT-2", found["GPT-2", "fp32", "step0_single_gpu"], theirs)
-            yield max(losses, parameters, key=lambda result: result.difference)._replace(mistake=mistake)
+            losses, parameters = compare(
+                "GPT-2", found["GPT-2", "fp32", "step0_single_gpu"], theirs
+            )
+            yield max(losses, parameters, key=lambda result: result.difference)._replace(
+                mistake=mistake
+            )
 
 
 def train_command(step, precision, model, data, out):
     return command(
-        trainer(step), init_from=model, data=data, order="sequential", vocab_size=VOCABULARY, context=CONTEXT, steps=STEPS,
-        out=out, lr=ADAMW["lr"], lr_schedule="constant", beta1=ADAMW["betas"][0], beta2=ADAMW["betas"][1], eps=ADAMW["eps"],
-        weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM, precision=precision, **SHARES[step],
-    )  # fmt: skip
+        trainer(step),
+        init_from=model,
+        data=data,
+        order="sequential",
+        vocab_size=VOCABULARY,
+        context=CONTEXT,
+        steps=STEPS,
+        out=out,
+        lr=ADAMW["lr"],
+        lr_schedule="constant",
+        beta1=ADAMW["betas"][0],
+        beta2=ADAMW["betas"][1],
+        eps=ADAMW["eps"],
+        weight_decay=WEIGHT_DECAY,
+        clip_norm=CLIP_NORM,
+        precision=precision,
+        **SHARES[step],
+    )
 
 
 def read_run(out):
     """A run's losses, [STEPS], and its final parameters."""
     (checkpoint,) = (out / "checkpoints").glob(f"step_{STEPS:06}")
-    return torch.tensor(json.loads((out / "report.json").read_text())["losses"]), load_file(checkpoint / "model.safetensors")
+    return torch.tensor(json.loads((out / "report.json").read_text())["losses"]), load_file(
+        checkpoint / "model.safetensors"
+    )
 
 
-def train(folder, tokens, precision="fp32", decays=lambda p: p.dim() > 1, clip_norm=CLIP_NORM, **changes):
+def train(
+    folder, tokens, precision="fp32", decays=lambda p: p.dim() > 1, clip_norm=CLIP_NORM, **changes
+):
     """What read_run() gives, of the loop in PyTorch, and the parameters that it starts from. The
     optimizer has masters: fp32 copies of the parameters."""
     model, losses = read_model(folder, torch.bfloat16 if precision == "bf16" else torch.float32), []
     masters = [p.detach().float().clone() for p in model.parameters()]
     at_start = parameters_of(model, [p.clone() for p in masters])
-    groups = [{"params": [p for p in masters if decays(p) == wanted], "weight_decay": WEIGHT_DECAY if wanted else 0}
-              for wanted in (True, False)]  # fmt: skip
+    groups = [
+        {
+            "params": [p for p in masters if decays(p) == wanted],
+            "weight_decay": WEIGHT_DECAY if wanted else 0,
+        }
+        for wanted in (True, False)
+    ]
     optimizer = torch.optim.AdamW(groups, **{**ADAMW, **changes})
     for step in range(STEPS):
         batch, targets = windows(tokens, CONTEXT, ROWS, first=step * ROWS)
@@ -95,7 +152,9 @@ def train(folder, tokens, precision="fp32", decays=lambda p: p.dim() > 1, clip_n
 
 def parameters_of(model, masters):
     """Parameters by our names; of the positions those that we have kept."""
-    names = (name.removeprefix(f"{model.base_model_prefix}.") for name, _ in model.named_parameters())
+    names = (
+        name.removeprefix(f"{model.base_model_prefix}.") for name, _ in model.named_parameters()
+    )
     named = dict(zip(names, masters))
     return {name: p[:CONTEXT] if name == "wpe.weight" else p for name, p in named.items()}
 
@@ -106,13 +165,20 @@ def compare(name, ours, theirs):
 
 
 def compare_in_bf16(name, ours, theirs):
-    """AdamW's first steps have the same size whatever the gradient's: a rounding that changes a sign is seen as two steps. So
-    of the parameters the whole change is compared."""
-    yield Result(name, f"{STEPS} losses", largest_difference(ours[0], theirs[0]), BF16_LOSS_TOLERANCE)
+    """AdamW's first steps have the same size whatever the gradient's: a rounding that changes a
+    sign is seen as two steps. So of the parameters the whole change is compared."""
+    yield Result(
+        name, f"{STEPS} losses", largest_difference(ours[0], theirs[0]), BF16_LOSS_TOLERANCE
+    )
     at_start = flat(theirs[2])
     change = flat(theirs[1]) - at_start
     difference = (flat(ours[1]) - at_start - change).norm() / change.norm()
-    yield Result(name, "changes of all parameters, relative to their norm,", difference.item(), BF16_CHANGE_TOLERANCE)
+    yield Result(
+        name,
+        "changes of all parameters, relative to their norm,",
+        difference.item(),
+        BF16_CHANGE_TOLERANCE,
+    )
 
 
 def flat(parameters):

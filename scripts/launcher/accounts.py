@@ -10,4 +10,6 @@ def bytes_sent(rank):
 
 def differences_from_theory(report):
     """A text for each amount of a rank that is not what theory says. The trainer has compared them."""
-    return [f"rank {rank}: {line}" for rank, lines in enumerate(report["differences"]) for line in lines]
+    return [
+        f"rank {rank}: {line}" for rank, lines in enumerate(report["differences"]) for line in lines
+    ]

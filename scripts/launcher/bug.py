@@ -1,4 +1,5 @@
-"""./ladder bug: a game. Plants one of the mistakes of the exercises' .wrong files into a trainer, out of sight; the reader finds it."""
+"""./ladder bug: a game. Plants one of the mistakes of the exercises' .wrong files into a trainer,
+out of sight; the reader finds it."""
 
 import base64
 import dataclasses
@@ -52,7 +53,11 @@ def mistakes(step: str) -> list[dict]:
     for stub in Exercise(step).stubs():
         if not mending_of(stub).exists():
             heads = header.finditer(stub.with_suffix(".wrong").read_text())
-            found += [{"step": step, "stub": str(stub), **head.groupdict()} for head in heads if not head["mark"]]
+            found += [
+                {"step": step, "stub": str(stub), **head.groupdict()}
+                for head in heads
+                if not head["mark"]
+            ]
     return found
 
 
@@ -60,7 +65,9 @@ def plant(words: list[str]) -> int:
     if len(words) > 1:
         usage_error(f"'{words[1]}' is too much: ./ladder bug --help says more")
     if read_bug():
-        usage_error("a bug is planted already: ./ladder bug guess FILE:LINE, or give it up with ./ladder bug show")
+        usage_error(
+            "a bug is planted already: ./ladder bug guess FILE:LINE, or give it up with ./ladder bug show"
+        )
     steps = [step for step in step_names() if mistakes(step)]
     step = resolve_step(words[0]) if words else random.choice(steps)
     if step not in steps:
@@ -70,25 +77,43 @@ def plant(words: list[str]) -> int:
     right = functools.cache(lambda ranks: account(kind, step, ranks, HOME / "runs/right"))
     for mistake in random.sample(found := mistakes(step), min(8, len(found))):
         ranks = 1 if step.startswith("step0") else max(2, int(mistake["ranks"]))
-        bug = {**mistake, "ranks": ranks, "commit": commit(), "guesses": 0, "hints": 0, "change": write_answers(mistake)}
+        bug = {
+            **mistake,
+            "ranks": ranks,
+            "commit": commit(),
+            "guesses": 0,
+            "hints": 0,
+            "change": write_answers(mistake),
+        }
         need_release(kind_of(bug, kind), step)
         say("training with it and without, to see that it shows")
         if account(kind_of(bug, kind), step, ranks, HOME / "runs/bug") != right(ranks):
             keep_bug(bug)
-            print(f"\na mistake is planted in the trainer of {step}; it shows on {ranks} rank{'s'[: ranks > 1]}.\n\n{TOOLS}", end="")
+            print(
+                f"\na mistake is planted in the trainer of {step}; it shows on {ranks} rank{'s'[: ranks > 1]}.\n\n{TOOLS}",
+                end="",
+            )
             return 0
     fail("eight mistakes were tried, and none of them showed in a short run: once more, please")
 
 
 def write_answers(mistake: dict) -> str:
-    """The files of the exercise, one of them with the mistake. Returns in which functions it differs, and the diff."""
+    """The files of the exercise, one of them with the mistake. Returns in which functions it
+    differs, and the diff."""
     shutil.rmtree(ANSWERS, ignore_errors=True)
     folder = ANSWERS / mistake["step"]
     folder.mkdir(parents=True)
     for stub in Exercise(mistake["step"]).stubs():
         shutil.copyfile(source_of(stub), folder / source_of(stub).name)
     stub = Path(mistake["stub"])
-    words = [ROOT / "scripts/plant", source_of(stub), stub.with_suffix(".wrong"), folder / source_of(stub).name, "--only", mistake["name"]]
+    words = [
+        ROOT / "scripts/plant",
+        source_of(stub),
+        stub.with_suffix(".wrong"),
+        folder / source_of(stub).name,
+        "--only",
+        mistake["name"],
+    ]
     return output_of(words) or fail(f"'{mistake['name']}' could not be planted")
 
 
@@ -105,16 +130,29 @@ def options_of(step: str, num_ranks: int) -> list[str]:
 
 
 def account(kind: Kind, step: str, num_ranks: int, out: Path):
-    """What a short run shows: the end of its report if it has one, and the order of all that its ranks do."""
+    """What a short run shows: the end of its report if it has one, and the order of all that its
+    ranks do."""
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     trace = out.with_suffix(".json")
     trace.unlink(missing_ok=True)
-    if short_run(kind, step, num_ranks, [*options_of(step, num_ranks), "--check-collectives", "10", "--trace", trace], out):
+    if short_run(
+        kind,
+        step,
+        num_ranks,
+        [*options_of(step, num_ranks), "--check-collectives", "10", "--trace", trace],
+        out,
+    ):
         return None
     report = json.loads((out / "report.json").read_text())
-    held = [{key: of_rank[key] for key in theory} for of_rank, theory in zip(report["memory"], report["memory_theory"])]
-    order = [[each.name for each in sorted([*rank.spans, *rank.operations], key=lambda each: each.begin)] for rank in read_trace(trace).ranks]
+    held = [
+        {key: of_rank[key] for key in theory}
+        for of_rank, theory in zip(report["memory"], report["memory_theory"])
+    ]
+    order = [
+        [each.name for each in sorted([*rank.spans, *rank.operations], key=lambda each: each.begin)]
+        for rank in read_trace(trace).ranks
+    ]
     return [report[key] for key in SAME], held, order
 
 
@@ -164,7 +202,10 @@ def train(words: list[str], is_right: bool = False) -> int:
     ranks, options = split_ranks("bug right" if is_right else "bug train", words, bug["ranks"])
     kind = kind if is_right else kind_of(bug, kind)
     need_release(kind, bug["step"])
-    return launch(ranks, [trainer_in(kind.build, bug["step"]), *SHORT, *options_of(bug["step"], ranks), *options]).code
+    return launch(
+        ranks,
+        [trainer_in(kind.build, bug["step"]), *SHORT, *options_of(bug["step"], ranks), *options],
+    ).code
 
 
 def guess(words: list[str]) -> int:
@@ -172,7 +213,11 @@ def guess(words: list[str]) -> int:
     name, colon, line = "".join(words[:1]).rpartition(":")
     if len(words) != 1 or not (colon and line.isascii() and line.isdigit()):
         usage_error("usage: ./ladder bug guess FILE:LINE, such as step3_naive_dp/naive_dp.cpp:12")
-    files = [file for file in (ROOT / name, *ROOT.glob(f"step*/**/{Path(name).name}")) if file.is_file() and f"/{file}".endswith(f"/{name}")]
+    files = [
+        file
+        for file in (ROOT / name, *ROOT.glob(f"step*/**/{Path(name).name}"))
+        if file.is_file() and f"/{file}".endswith(f"/{name}")
+    ]
     if not files:
         usage_error(f"there is no file {name} in this checkout")
     source = source_of(Path(bug["stub"]))
@@ -181,7 +226,10 @@ def guess(words: list[str]) -> int:
     if not 1 <= int(line) <= max(len(file.read_text().splitlines()) for file in [*files, *planted]):
         usage_error(f"{name} has no line {line}: that was no guess, and costs nothing")
     heads = " ".join(re.findall(r"^@@ .*", bug["change"], re.MULTILINE))
-    hunks = [(int(first), int(first) + int(count or 1)) for first, count in re.findall(r"[-+](\d+)(?:,(\d+))?", heads)]
+    hunks = [
+        (int(first), int(first) + int(count or 1))
+        for first, count in re.findall(r"[-+](\d+)(?:,(\d+))?", heads)
+    ]
     if source in files and any(first <= int(line) < end for first, end in hunks):
         return end_game(bug, max(1, 10 - bug["guesses"] - 2 * bug["hints"]), "right")
     bug["guesses"] += 1
@@ -191,17 +239,28 @@ def guess(words: list[str]) -> int:
 
 
 def end_game(bug: dict, points: int, verdict: str) -> int:
-    keep(SCORE, [*read_kept(SCORE, []), {key: bug[key] for key in ("step", "name", "guesses", "hints")} | {"points": points}])
+    keep(
+        SCORE,
+        [
+            *read_kept(SCORE, []),
+            {key: bug[key] for key in ("step", "name", "guesses", "hints")} | {"points": points},
+        ],
+    )
     STATE.unlink()
-    print(f"{verdict}: \"{bug['name']}\", in {shown(source_of(Path(bug['stub'])))}; {points} points\n\n{bug['change']}")
+    print(
+        f'{verdict}: "{bug["name"]}", in {shown(source_of(Path(bug["stub"])))}; {points} points\n\n{bug["change"]}'
+    )
     return 0
 
 
 def hint(_: list[str]) -> int:
     bug = need_bug()
     functions = bug["change"].partition("\n---")[0].splitlines()
-    hints = [f"the judge's words, or a part of them: … {bug['reason']} … (./ladder exercise {bug['step']} shows what it looks at)",
-             f"the file is {shown(source_of(Path(bug['stub'])))}", f"it is in {' and in '.join(functions)}"]  # fmt: skip
+    hints = [
+        f"the judge's words, or a part of them: … {bug['reason']} … (./ladder exercise {bug['step']} shows what it looks at)",
+        f"the file is {shown(source_of(Path(bug['stub'])))}",
+        f"it is in {' and in '.join(functions)}",
+    ]
     bug["hints"] = min(bug["hints"] + 1, len(hints))
     keep_bug(bug)
     print("\n".join(f"hint {i + 1}: {text}" for i, text in enumerate(hints[: bug["hints"]])))
@@ -210,13 +269,21 @@ def hint(_: list[str]) -> int:
 
 def show_score(_: list[str]) -> int:
     for game in (games := read_kept(SCORE, [])):
-        print(f"{game['points']:3}  {game['step']:20} \"{game['name']}\": {game['guesses']} wrong guesses, {game['hints']} hints")
+        print(
+            f'{game["points"]:3}  {game["step"]:20} "{game["name"]}": {game["guesses"]} wrong guesses, {game["hints"]} hints'
+        )
     print(f"{sum(game['points'] for game in games)} of {10 * len(games)} points")
     return 0
 
 
-WORDS = {"train": train, "right": lambda words: train(words, is_right=True), "guess": guess, "hint": hint,
-         "show": lambda _: end_game(need_bug(), 0, "it was"), "score": show_score}  # fmt: skip
+WORDS = {
+    "train": train,
+    "right": lambda words: train(words, is_right=True),
+    "guess": guess,
+    "hint": hint,
+    "show": lambda _: end_game(need_bug(), 0, "it was"),
+    "score": show_score,
+}
 ALONE = ("hint", "show", "score")
 
 

@@ -37,14 +37,19 @@ def num_jobs() -> int:
 
 @contextlib.contextmanager
 def setup_lock() -> Iterator[None]:
-    """One set-up at a time per checkout. A process that is started meanwhile holds the lock as well, until it ends."""
+    """One set-up at a time per checkout. A process that is started meanwhile holds the lock as
+    well, until it ends."""
     if theirs := not_ours(CPU):
         fail(f"this command builds: {why_not_built(theirs)}")
     LOGS.mkdir(parents=True, exist_ok=True)
-    with (ROOT / ".ladder/lock").open("a+") as file:  # a reader would see it empty, were it opened with "w"
+    with (ROOT / ".ladder/lock").open(
+        "a+"
+    ) as file:  # a reader would see it empty, were it opened with "w"
         if not (is_ours := locks(file)):
             file.seek(0)
-            say(f"waiting for another ./ladder that is setting up this checkout: {file.read().strip() or 'it does not say which'}")
+            say(
+                f"waiting for another ./ladder that is setting up this checkout: {file.read().strip() or 'it does not say which'}"
+            )
         while not is_ours and not locks(file):
             if (number := next_signal(0.2)) in HEEDED:
                 raise SystemExit(128 + number)
@@ -63,7 +68,8 @@ def locks(file) -> bool:
 
 
 def cmake_options(kind: Kind) -> list[str]:
-    """The -D options of every build folder. ccache's paths are relative, so that build folders share its objects."""
+    """The -D options of every build folder. ccache's paths are relative, so that build folders
+    share its objects."""
     options = [f"-DLADDER_TORCH={own_torch()}", f"-DLADDER_CUDA={'ON' if kind.is_cuda else 'OFF'}"]
     if kind.is_cuda:
         options.append(f"-DCMAKE_CUDA_COMPILER={find_nvcc()}")
@@ -77,7 +83,8 @@ def cmake_options(kind: Kind) -> list[str]:
 def need_configured(kind: Kind, name: str, *options: str) -> None:
     """Runs CMake for build/NAME once per set of options; Ninja repeats it when files change.
 
-    In CI warnings are errors. A folder configured that way is also used outside CI, to avoid building it twice.
+    In CI warnings are errors. A folder configured that way is also used outside CI, to avoid
+    building it twice.
     """
     folder = ROOT / "build" / name
     stamp = folder / ".ladder_configured"
@@ -88,7 +95,11 @@ def need_configured(kind: Kind, name: str, *options: str) -> None:
     if home := home_elsewhere(folder):
         say(f"build/{name} belongs to {home}: recreating it")
         shutil.rmtree(folder)
-    elif have == wanted and (folder / "build.ninja").is_file() and not is_newer(ROOT / "CMakePresets.json", stamp):
+    elif (
+        have == wanted
+        and (folder / "build.ninja").is_file()
+        and not is_newer(ROOT / "CMakePresets.json", stamp)
+    ):
         return
     say(f"configuring build/{name}")
     stamp.unlink(missing_ok=True)
@@ -101,12 +112,15 @@ def is_newer(file: Path, stamp: Path) -> bool:
 
 
 def home_elsewhere(folder: Path) -> str:
-    """The checkout that a build folder was configured for, if it is not this one: it was moved or copied."""
+    """The checkout that a build folder was configured for, if it is not this one: it was moved or
+    copied."""
     cache = folder / "CMakeCache.txt"
     text = cache.read_text(errors="replace") if cache.is_file() else ""
     found = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)", text, re.MULTILINE)
     home = Path(found[1]) if found else ROOT
-    is_ours = home.exists() and home.resolve().is_relative_to(ROOT)  # the folder of a step or chapter is a project, too
+    is_ours = home.exists() and home.resolve().is_relative_to(
+        ROOT
+    )  # the folder of a step or chapter is a project, too
     return "" if is_ours else str(home)
 
 
@@ -114,7 +128,17 @@ class Build:
     """A build of targets in build/NAME, while the launcher does something else; ends with it."""
 
     def __init__(self, name: str, targets: tuple[str, ...], log: str, what: str, niceness: int = 0):
-        command = ["nice", f"-n{niceness}", "cmake", "--build", ROOT / "build" / name, "-j", num_jobs(), "--target", *targets]
+        command = [
+            "nice",
+            f"-n{niceness}",
+            "cmake",
+            "--build",
+            ROOT / "build" / name,
+            "-j",
+            num_jobs(),
+            "--target",
+            *targets,
+        ]
         with log_path(log).open("w") as file:
             self.child = start(command, stdout=file, stderr=subprocess.STDOUT)
         self.log, self.progress = log, Progress(log, f"{what}, {num_jobs()} at a time")
@@ -144,7 +168,14 @@ def build_behind(name: str, *targets: str) -> Build:
 
 
 def is_built(name: str, *targets: str) -> bool:
-    command = ["cmake", "--build", ROOT / "build" / name, *(("--target", *targets) if targets else ()), "--", "-n"]
+    command = [
+        "cmake",
+        "--build",
+        ROOT / "build" / name,
+        *(("--target", *targets) if targets else ()),
+        "--",
+        "-n",
+    ]
     return "no work to do" in output_of(command)
 
 
@@ -161,7 +192,12 @@ def prepare(kind: Kind, name: str, *options: str) -> None:
 
 
 def prepare_release(kind: Kind) -> None:
-    own = [f"-DLADDER_EXERCISE={';'.join(kind.own)}", f"-DLADDER_EXERCISES={kind.answers}", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"]
+    own = [
+        f"-DLADDER_EXERCISE={';'.join(kind.own)}",
+        f"-DLADDER_EXERCISES={kind.answers}",
+        "-DLADDER_TESTS=OFF",
+        "-DLADDER_BENCHMARKS=OFF",
+    ]
     prepare(kind, kind.folder, "--preset", kind.preset, *(own if kind.own else []))
 
 
@@ -169,7 +205,9 @@ def need_release(kind: Kind, *targets: str) -> None:
     """In a checkout that somebody else builds, what is built will do."""
     if theirs := not_ours(kind):
         if missing := [name for name in targets if not any(kind.build.rglob(name))]:
-            fail(f"{' '.join(missing)} must be built in {shown(kind.build)}, and {why_not_built(theirs)}")
+            fail(
+                f"{' '.join(missing)} must be built in {shown(kind.build)}, and {why_not_built(theirs)}"
+            )
         return
     with setup_lock():
         prepare_release(kind)

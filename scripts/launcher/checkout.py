@@ -21,7 +21,9 @@ class Kind:
     suffix: str  # of the names of other folders under build/
     venv: Path
     requirements: Path
-    own: tuple[str, ...] = ()  # exercises whose solutions are replaced by other files: the learner's own, or those of a bug
+    own: tuple[
+        str, ...
+    ] = ()  # exercises whose solutions are replaced by other files: the learner's own, or those of a bug
     answers: Path = EXERCISES  # where these are
     variant: str = "mine"  # its folder under build/
 
@@ -36,10 +38,14 @@ class Kind:
 
 
 CPU = Kind(False, "release", "", ROOT / ".ladder/venv", ROOT / "scripts/requirements.txt")
-CUDA = Kind(True, "cuda", "-cuda", ROOT / ".ladder/venv-cuda", ROOT / "scripts/requirements-cuda.txt")
+CUDA = Kind(
+    True, "cuda", "-cuda", ROOT / ".ladder/venv-cuda", ROOT / "scripts/requirements-cuda.txt"
+)
 
 
-BUILD = Path(os.environ.get("LADDER_BUILD") or CPU.build)  # of the programs that scripts and benchmarks start
+BUILD = Path(
+    os.environ.get("LADDER_BUILD") or CPU.build
+)  # of the programs that scripts and benchmarks start
 
 
 def use_cuda() -> Kind:

@@ -1,10 +1,25 @@
-"""The commands of ./ladder. Each is a function that takes the words after its name and returns the exit code."""
+"""The commands of ./ladder. Each is a function that takes the words after its name and returns the
+exit code."""
 
 import re
 import shutil
 from pathlib import Path
 
-from launcher import bench, bug, climb, clusters, completion, debug, doctor, exercise, plan, predict, report, scale, test
+from launcher import (
+    bench,
+    bug,
+    climb,
+    clusters,
+    completion,
+    debug,
+    doctor,
+    exercise,
+    plan,
+    predict,
+    report,
+    scale,
+    test,
+)
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, owner_of, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -105,7 +120,9 @@ def show_help(words: list[str]) -> int:
 
 
 def show_version(_: list[str]) -> int:
-    version = re.search(r"^project\(ladder VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
+    version = re.search(
+        r"^project\(ladder VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE
+    )[1]
     commit = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
     print(f"Ladder {version}{f', commit {commit}' if commit else ''}")
     return 0
@@ -119,8 +136,14 @@ def show_completions(words: list[str]) -> int:
 def setup(words: list[str]) -> int:
     parser = Parser("setup", "Sets up and builds: system packages, libtorch, all programs.")
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--cuda", action="store_true", help="what runs on NVIDIA GPUs, too, in folders of its own")
-    choice.add_argument("--packages", action="store_true", help="only the system packages that building and testing need")
+    choice.add_argument(
+        "--cuda", action="store_true", help="what runs on NVIDIA GPUs, too, in folders of its own"
+    )
+    choice.add_argument(
+        "--packages",
+        action="store_true",
+        help="only the system packages that building and testing need",
+    )
     arguments = parser.parse_args(words)
     kind = use_cuda() if arguments.cuda else chosen_kind()
     if arguments.packages:
@@ -131,7 +154,9 @@ def setup(words: list[str]) -> int:
         return 0
     need_release(kind, "all")
     if kind.is_cuda:
-        say("ready in build/cuda: LADDER_CUDA=ON ./ladder … uses it, LADDER_CUDA=ON ./ladder doctor shows what it found")
+        say(
+            "ready in build/cuda: LADDER_CUDA=ON ./ladder … uses it, LADDER_CUDA=ON ./ladder doctor shows what it found"
+        )
     else:
         say("ready: ./ladder run climbs the steps, ./ladder help shows all commands")
     return 0
@@ -154,7 +179,10 @@ def train(words: list[str]) -> int:
         return show_help_of(trainer_in(kind.build, step), help_of(step))
     check_are_of(step, words)
     if "--mine" in words:
-        words, kind = [word for word in words if word != "--mine"], exercise.with_own_answers(kind, step)
+        words, kind = (
+            [word for word in words if word != "--mine"],
+            exercise.with_own_answers(kind, step),
+        )
     ranks, options = split_ranks("train", words)
     need_release(kind, step)
     program = trainer_in(kind.build, step)
@@ -168,7 +196,9 @@ def train(words: list[str]) -> int:
 def export(words: list[str]) -> int:
     kind = chosen_kind()
     if not words:
-        usage_error("usage: ./ladder export RUN FOLDER [--dtype bf16] (./ladder export --help says more)")
+        usage_error(
+            "usage: ./ladder export RUN FOLDER [--dtype bf16] (./ladder export --help says more)"
+        )
     if {"--help", "-h"} & set(words):
         return show_help_of(kind.build / "common/train/ladder_export", EXPORT_HELP)
     need_release(kind, "ladder_export")
@@ -180,8 +210,13 @@ def script_of_ours(name: str):
 
 
 def diff(words: list[str]) -> int:
-    parser = Parser("diff", "Shows what step B's training loop changes compared with step A's: ./ladder diff 4 5")
-    parser.add_argument("a", metavar="A", help=f"one of {' '.join(step_names())}; step4 or 4 will do")
+    parser = Parser(
+        "diff",
+        "Shows what step B's training loop changes compared with step A's: ./ladder diff 4 5",
+    )
+    parser.add_argument(
+        "a", metavar="A", help=f"one of {' '.join(step_names())}; step4 or 4 will do"
+    )
     parser.add_argument("b", metavar="B")
     arguments = parser.parse_args(words)
     become(script(ROOT / "scripts/delta", resolve_step(arguments.a), resolve_step(arguments.b)))
@@ -189,15 +224,19 @@ def diff(words: list[str]) -> int:
 
 def demo(words: list[str]) -> int:
     if words[:1] in (["--help"], ["-h"]):
-        print("./ladder demo failures [options]\n\nStep 9's workers: one is killed, the others go on, it comes back.\n"
-              "./ladder demo failures --help shows the options.")  # fmt: skip
+        print(
+            "./ladder demo failures [options]\n\nStep 9's workers: one is killed, the others go on, it comes back.\n"
+            "./ladder demo failures --help shows the options."
+        )
         return 0
     if words[:1] != ["failures"]:
         usage_error("there is one demo: ./ladder demo failures")
     kind = chosen_kind()
     if not {"--help", "-h"} & set(words):
         need_release(kind, "elastic", "elastic_lighthouse")
-    return launch_script(script(ROOT / "scripts/demo_failures.py", *words[1:], python=python(kind))).code
+    return launch_script(
+        script(ROOT / "scripts/demo_failures.py", *words[1:], python=python(kind))
+    ).code
 
 
 def lighthouse(words: list[str]) -> int:
@@ -215,7 +254,13 @@ COMMANDS = {
     "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run, "predict": predict.run,
     "bug": bug.run, "diff": diff, "doctor": doctor.run, "completion": completion.run, "help": show_help,
 }  # fmt: skip
-ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, "--complete": show_completions, **clusters.COMMANDS}
+ALSO = {
+    "--help": show_help,
+    "-h": show_help,
+    "--version": show_version,
+    "--complete": show_completions,
+    **clusters.COMMANDS,
+}
 
 
 def main(words: list[str]) -> int:
@@ -223,7 +268,9 @@ def main(words: list[str]) -> int:
     command = COMMANDS.get(name) or ALSO.get(name)
     try:
         if not command:
-            usage_error(f"there is no command '{name}'{nearest(name, COMMANDS)} ./ladder help shows all")
+            usage_error(
+                f"there is no command '{name}'{nearest(name, COMMANDS)} ./ladder help shows all"
+            )
         return command(words[1:])
     except Failure as failure:
         say(str(failure))
@@ -231,5 +278,7 @@ def main(words: list[str]) -> int:
     except BrokenPipeError:  # nobody reads what we say
         return 1
     except OSError as error:  # a program that is to be started, such as mpirun, or a file
-        say(f"{error.strerror}: {error.filename}{f', which belongs to {owner_of(ROOT)}' if isinstance(error, PermissionError) else ''}")
+        say(
+            f"{error.strerror}: {error.filename}{f', which belongs to {owner_of(ROOT)}' if isinstance(error, PermissionError) else ''}"
+        )
         return 1

@@ -54,7 +54,7 @@ def usage_error(text: str) -> NoReturn:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """", did you mean X?" if a known word is similar, otherwise a full stop."""
+    """ ", did you mean X?" if a known word is similar, otherwise a full stop."""
     near = difflib.get_close_matches(word, list(known), 1, 0.5)
     return f", did you mean {near[0]}?" if near else "."
 
@@ -64,7 +64,13 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, command: str, description: str, **more):
         layout = argparse.RawDescriptionHelpFormatter
-        super().__init__(f"./ladder {command}", description=description, formatter_class=layout, allow_abbrev=False, **more)
+        super().__init__(
+            f"./ladder {command}",
+            description=description,
+            formatter_class=layout,
+            allow_abbrev=False,
+            **more,
+        )
 
     def error(self, message: str) -> NoReturn:
         usage_error(f"{message}; {self.format_usage().strip()}")
@@ -114,14 +120,17 @@ def new_file(text: str) -> Path:
     """For add_argument(type=…): one that is not there yet, in a folder that is."""
     path = Path(text)
     if path.exists() or path.is_symlink():
-        raise argparse.ArgumentTypeError(f"{path} already exists: name a new file, or remove this one")
+        raise argparse.ArgumentTypeError(
+            f"{path} already exists: name a new file, or remove this one"
+        )
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"{path}: there is no folder {path.parent}")
     return path
 
 
 def reader(read, what: str):
-    """For add_argument(type=…): read(text), of which a ValueError says that the text is not what is wanted."""
+    """For add_argument(type=…): read(text), of which a ValueError says that the text is not what is
+    wanted."""
 
     def convert(text: str):
         try:

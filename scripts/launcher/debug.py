@@ -52,9 +52,21 @@ def run(words: list[str]) -> int:
     with setup_lock():
         prepare(kind, build, "--preset", "debug")
         need_built(build, step)
-    say(f"{debugger[0]}, {ranks} rank(s) as threads. Type: break ladder::{step.split('_')[0]}::train, run, "
-        "thread apply all bt (./ladder debug --help says more)")  # fmt: skip
-    become([*debugger, trainer_in(ROOT / "build" / build, step), "--transport", "threads", "--ranks", ranks, *options])
+    say(
+        f"{debugger[0]}, {ranks} rank(s) as threads. Type: break ladder::{step.split('_')[0]}::train, run, "
+        "thread apply all bt (./ladder debug --help says more)"
+    )
+    become(
+        [
+            *debugger,
+            trainer_in(ROOT / "build" / build, step),
+            "--transport",
+            "threads",
+            "--ranks",
+            ranks,
+            *options,
+        ]
+    )
 
 
 def find_debugger() -> list[str]:
@@ -64,10 +76,20 @@ def find_debugger() -> list[str]:
         if not shutil.which(command[0]):
             fail(f"LADDER_DEBUGGER is '{wish}', but there is no program {command[0]} here")
     elif shutil.which("gdb"):
-        command = ["gdb", "-q", "-ex", "set breakpoint pending on"]  # of libraries that are not loaded yet
+        command = [
+            "gdb",
+            "-q",
+            "-ex",
+            "set breakpoint pending on",
+        ]  # of libraries that are not loaded yet
     elif shutil.which("lldb"):
         command = ["lldb"]
     else:
-        fail("no debugger is installed. On Debian and Ubuntu: sudo apt-get install gdb (or lldb). LADDER_DEBUGGER=COMMAND names another one")
+        fail(
+            "no debugger is installed. On Debian and Ubuntu: sudo apt-get install gdb (or lldb). LADDER_DEBUGGER=COMMAND names another one"
+        )
     name = Path(command[0]).name
-    return [*command, *(["--args"] if name.startswith("gdb") else ["--"] if name.startswith("lldb") else [])]
+    return [
+        *command,
+        *(["--args"] if name.startswith("gdb") else ["--"] if name.startswith("lldb") else []),
+    ]

@@ -1,8 +1,10 @@
-"""Writes TensorBoard's event files: a record for each step, its length and its bytes each with a checksum (TFRecord). A record
-is a protobuf message `Event` of tensorflow/core/util/event.proto, of which only scalars are needed.
+"""Writes TensorBoard's event files: a record for each step, its length and its bytes each with a
+checksum (TFRecord). A record is a protobuf message `Event` of tensorflow/core/util/event.proto, of
+which only scalars are needed.
 
-A TensorBoard that is running goes on reading where it stopped, so a second report only appends. Where the run is no longer what
-it was, records that say SessionLog.START withdraw that step and all later ones."""
+A TensorBoard that is running goes on reading where it stopped, so a second report only appends.
+Where the run is no longer what it was, records that say SessionLog.START withdraw that step and all
+later ones."""
 
 import math
 import struct
@@ -16,7 +18,10 @@ from launcher.report_runs import SECONDS, UNITS, Run
 
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
-CRC_TABLE = [reduce(lambda crc, _: crc >> 1 ^ (POLYNOMIAL if crc & 1 else 0), range(8), byte) for byte in range(256)]
+CRC_TABLE = [
+    reduce(lambda crc, _: crc >> 1 ^ (POLYNOMIAL if crc & 1 else 0), range(8), byte)
+    for byte in range(256)
+]
 FILE = "events.out.tfevents.0.ladder"  # always the same, so that a second report goes on with it
 START = b"\x3a\x02\x08\x01"  # session_log {status: START}
 
@@ -102,18 +107,31 @@ def read_events(content: bytes) -> tuple[list[Event], int]:
 
 
 def events_of(run: Run) -> list[Event]:
-    """All series of a run, whatever interrupted it, and its speed. What was not logged is dated by the seconds that steps took;
-    nothing was by versions that logged no time, whose last step counts as taken when the file was last changed."""
+    """All series of a run, whatever interrupted it, and its speed. What was not logged is dated by
+    the seconds that steps took; nothing was by versions that logged no time, whose last step counts
+    as taken when the file was last changed."""
     series = {name: of for name, of in run.series.items() if name not in (SECONDS, UNITS)}
-    seconds, units = ({step: value for step, value in run.series.get(name, {}).items() if value} for name in (SECONDS, UNITS))
-    series["units per second"] = {step: units[step] / seconds[step] for step in units.keys() & seconds.keys()}
+    seconds, units = (
+        {step: value for step, value in run.series.get(name, {}).items() if value}
+        for name in (SECONDS, UNITS)
+    )
+    series["units per second"] = {
+        step: units[step] / seconds[step] for step in units.keys() & seconds.keys()
+    }
     first = min(run.times, default=math.inf)  # whose time is known
-    known_s = run.times.get(first) or (run.folder / ("report.json" if run.report else "metrics.jsonl")).stat().st_mtime
+    known_s = (
+        run.times.get(first)
+        or (run.folder / ("report.json" if run.report else "metrics.jsonl")).stat().st_mtime
+    )
     time_s = known_s - sum(of for step, of in seconds.items() if step <= first)
     events = []
     for step in sorted({step for of in series.values() for step in of}):
         time_s = max(time_s + seconds.get(step, 0), run.times.get(step, 0))
-        found = {name.replace(" ", "_"): of[step] for name, of in series.items() if of.get(step) is not None}
+        found = {
+            name.replace(" ", "_"): of[step]
+            for name, of in series.items()
+            if of.get(step) is not None
+        }
         events.append(Event(step, event(time_s, step, found)))
     return events
 
@@ -149,7 +167,8 @@ def update(file: Path, events: list[Event]) -> None:
 
 
 def append(file: Path, end: int, data: bytes) -> None:
-    """After so many bytes. What follows them was cut off; so may this be, and the next report goes on from there."""
+    """After so many bytes. What follows them was cut off; so may this be, and the next report goes
+    on from there."""
     try:
         with file.open("r+b") as out:
             out.truncate(end)

@@ -1,4 +1,5 @@
-"""./ladder exercise: a learner's own version of a step's core. The stub is copied once, then built and judged."""
+"""./ladder exercise: a learner's own version of a step's core. The stub is copied once, then built
+and judged."""
 
 import dataclasses
 import hashlib
@@ -24,7 +25,8 @@ from launcher.processes import call, output_of
 from launcher.rungs import read_rungs
 from launcher.steps import read_steps, resolve_step, step_names, trainer_in
 
-# The exercises that belong to no step, but to a chapter: their folders, and what to train with the answer, if any trainer uses it.
+# The exercises that belong to no step, but to a chapter: their folders, and what to train with the
+# answer, if any trainer uses it.
 CHAPTERS = {
     "loss_scaler": ("step0_single_gpu/precision", "step0 --precision fp16"),
     "collectives": ("step1_ddp_reference/collectives", None),
@@ -32,8 +34,13 @@ CHAPTERS = {
     "why_does_it_hang": ("step3_naive_dp/why_does_it_hang", "why_does_it_hang --trainer 1"),
 }
 # The order of the course, and the chapters beside it.
-RUNGS, BESIDE = "0 collectives 3 why_does_it_hang 2 4 1 5 6 7 8 9".split(), ["loss_scaler", "exact_sums"]
-TIME = re.compile(r"\*\*Time\*\* (?:about )?(half an|three quarters of an|an|two|three|four|\d+)( and a half)? (hour|minute)s?( and a half)?")
+RUNGS, BESIDE = (
+    "0 collectives 3 why_does_it_hang 2 4 1 5 6 7 8 9".split(),
+    ["loss_scaler", "exact_sums"],
+)
+TIME = re.compile(
+    r"\*\*Time\*\* (?:about )?(half an|three quarters of an|an|two|three|four|\d+)( and a half)? (hour|minute)s?( and a half)?"
+)
 AMOUNTS = {"half an": 0.5, "three quarters of an": 0.75, "an": 1, "two": 2, "three": 3, "four": 4}
 # Where the second part of an exercise has a lesson of its own.
 SECOND_LESSONS = {"step8_pipeline_ga": "step8_pipeline_ga/schedules/README.md"}
@@ -58,21 +65,34 @@ class Exercise:
         return {self.mine / f"{stub.stem}.cpp": stub for stub in self.stubs()}
 
     def fingerprint(self):
-        return hashlib.sha256(b"".join(file.read_bytes() for file in self.files() if file.exists())).hexdigest()
+        return hashlib.sha256(
+            b"".join(file.read_bytes() for file in self.files() if file.exists())
+        ).hexdigest()
 
     def lesson_texts(self):
-        return [(ROOT / page).read_text() for page in (self.lesson, SECOND_LESSONS.get(self.name)) if page]
+        return [
+            (ROOT / page).read_text()
+            for page in (self.lesson, SECOND_LESSONS.get(self.name))
+            if page
+        ]
 
     def hints(self, number):
         """The lessons' hints of this number: titles and texts. An exercise of two parts has two."""
         text = "\n".join(self.lesson_texts())
-        return re.findall(rf"^<details><summary>(Hint {number}\b[^<]*)</summary>\n+(.*?)\n+</details>", text, re.MULTILINE | re.DOTALL)
+        return re.findall(
+            rf"^<details><summary>(Hint {number}\b[^<]*)</summary>\n+(.*?)\n+</details>",
+            text,
+            re.MULTILINE | re.DOTALL,
+        )
 
     def hours(self):
         """That the lessons say the exercise takes."""
         times = [TIME.search(text).groups() for text in self.lesson_texts()]
-        return sum((AMOUNTS.get(amount) or int(amount)) / (60 if unit == "minute" else 1) + (0.5 if half or later_half else 0)
-                   for amount, half, unit, later_half in times)  # fmt: skip
+        return sum(
+            (AMOUNTS.get(amount) or int(amount)) / (60 if unit == "minute" else 1)
+            + (0.5 if half or later_half else 0)
+            for amount, half, unit, later_half in times
+        )
 
     def has_threads(self):
         """Whether the judge's ranks are threads of one process."""
@@ -103,30 +123,57 @@ def mending_of(stub: Path) -> Path:
 def copy_solution(stub: Path, mine: Path):
     if not mending_of(stub).exists():
         shutil.copyfile(source_of(stub), mine)
-    elif subprocess.run([ROOT / "scripts/plant", source_of(stub), mending_of(stub), mine]).returncode:
+    elif subprocess.run(
+        [ROOT / "scripts/plant", source_of(stub), mending_of(stub), mine]
+    ).returncode:
         fail(f"{shown(stub)} was not mended")
 
 
 def source_of(stub: Path) -> Path:
-    """The file that the stub is made from, and that a learner's file replaces: it has the same name. It is the solution, or
-    what has to be mended."""
+    """The file that the stub is made from, and that a learner's file replaces: it has the same
+    name. It is the solution, or what has to be mended."""
     folder, name = stub.parent.parent, f"{stub.stem}.cpp"
-    places = [folder, folder / "schedule", folder / "runner", stub.parent / "solution", ROOT / "common/optim"]
+    places = [
+        folder,
+        folder / "schedule",
+        folder / "runner",
+        stub.parent / "solution",
+        ROOT / "common/optim",
+    ]
     return next(place / name for place in places if (place / name).exists())
 
 
 def copy_stub(stub: Path, mine: Path, is_hard=False):
     """Where a learner's file comes from."""
-    if subprocess.run([ROOT / "scripts/make_stub", source_of(stub), stub, mine, *["--hard"][:is_hard]]).returncode:
+    if subprocess.run(
+        [ROOT / "scripts/make_stub", source_of(stub), stub, mine, *["--hard"][:is_hard]]
+    ).returncode:
         fail(f"no stub was made of {shown(stub)}")
 
 
 def run(words):
-    parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and judges your code.")
-    parser.add_argument("step", metavar="STEP", nargs="?", help=f"without it, shows your own ladder; {' '.join(step_names())}; or collectives: an all-reduce from "
-                        "messages; or exact_sums: sums that do not depend on their order; or why_does_it_hang: six broken trainers; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
-    parser.add_argument("--hint", metavar="N", type=count_from(1, 3), help="only show a hint: 1 is where to begin, 3 is nearly the solution")
-    parser.add_argument("--hard", action="store_true", help="a file without anything given: what the header declares, with empty bodies; judged the same")
+    parser = Parser(
+        "exercise",
+        "Write the core of a step yourself: copies the stub, builds and judges your code.",
+    )
+    parser.add_argument(
+        "step",
+        metavar="STEP",
+        nargs="?",
+        help=f"without it, shows your own ladder; {' '.join(step_names())}; or collectives: an all-reduce from "
+        "messages; or exact_sums: sums that do not depend on their order; or why_does_it_hang: six broken trainers; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it",
+    )
+    parser.add_argument(
+        "--hint",
+        metavar="N",
+        type=count_from(1, 3),
+        help="only show a hint: 1 is where to begin, 3 is nearly the solution",
+    )
+    parser.add_argument(
+        "--hard",
+        action="store_true",
+        help="a file without anything given: what the header declares, with empty bodies; judged the same",
+    )
     wanted = parser.parse_args(words)
     if not wanted.step:
         if wanted.hint or wanted.hard:
@@ -140,7 +187,9 @@ def run(words):
     if wanted.hard and any(mending_of(stub).exists() for stub in exercise.stubs()):
         usage_error(f"{exercise.name} has nothing that is harder: its source is what you mend")
     if wanted.hard and any(exercise.mine.glob("*.cpp")):
-        usage_error(f"--hard gives you a new file, and yours is there: move {shown(exercise.mine)}/ away, or go on without --hard")
+        usage_error(
+            f"--hard gives you a new file, and yours is there: move {shown(exercise.mine)}/ away, or go on without --hard"
+        )
     hand_out(exercise, wanted.hard)
     with setup_lock():
         prepare_release(kind)
@@ -155,7 +204,9 @@ def run(words):
     if code == 130:
         return code
     if code:
-        say(f"not yet: edit {shown(exercise.mine)}/ and run ./ladder exercise {exercise.name} again (--hint 1 to 3 helps)")
+        say(
+            f"not yet: edit {shown(exercise.mine)}/ and run ./ladder exercise {exercise.name} again (--hint 1 to 3 helps)"
+        )
         return 1
     exercise.passed.write_text(exercise.fingerprint())
     say(f"passed: your {exercise.name} passes all checks")
@@ -163,7 +214,9 @@ def run(words):
     if exercise.trainer:
         prove(exercise, kind)
         train = f"train with it, ./ladder train {exercise.trainer} --mine; "
-    say(f"now {train}compare it with the solution (in {exercise.lesson}, under \"Exercise\"); then 'Go further' there")
+    say(
+        f"now {train}compare it with the solution (in {exercise.lesson}, under \"Exercise\"); then 'Go further' there"
+    )
     return show_ladder()
 
 
@@ -181,8 +234,10 @@ def judge(program: Path, ranks: int) -> int:
     if end.was_stopped:
         return 130
     if said not in (f"{word} right", f"{word} wrong"):
-        say("the judge has not come to its verdict. If nothing above says why, your code has ended "
-            "the program, by exit() for example")  # fmt: skip
+        say(
+            "the judge has not come to its verdict. If nothing above says why, your code has ended "
+            "the program, by exit() for example"
+        )
     return int(end.code != 0 or said != f"{word} right")
 
 
@@ -219,18 +274,28 @@ def shared_statics(exercise: Exercise, kind: Kind) -> list[str]:
 
 def show_ladder():
     """The learner's own: a row for each exercise, in the order of the course."""
-    rungs, beside = [[Exercise(resolve_step(word, *CHAPTERS)) for word in words] for words in (RUNGS, BESIDE)]
+    rungs, beside = [
+        [Exercise(resolve_step(word, *CHAPTERS)) for word in words] for words in (RUNGS, BESIDE)
+    ]
     missing = [rung for rung in rungs if rung.state() != "passed"]
     hours = sum(rung.hours() for rung in missing)
-    left = f"about {hours:.0f} hours of exercises left" if missing else "it is all yours: ./ladder run --mine trains it"
+    left = (
+        f"about {hours:.0f} hours of exercises left"
+        if missing
+        else "it is all yours: ./ladder run --mine trains it"
+    )
     print(f"\nyour ladder: {len(rungs) - len(missing)} of {len(rungs)} rungs; {left}\n")
     for exercise in [*rungs, None, *beside]:
         if exercise is None:
             print("\n  beside it, whenever you like:")
             continue
         state, hours = exercise.state(), exercise.hours()
-        mark, color, text = {"passed": ("✓", 32, "passed"), "changed": ("!", 33, "changed since it passed"),
-                             "begun": ("…", 36, "begun"), "open": (" ", 0, f"{hours:g} h" if hours >= 1 else f"{60 * hours:.0f} min")}[state]  # fmt: skip
+        mark, color, text = {
+            "passed": ("✓", 32, "passed"),
+            "changed": ("!", 33, "changed since it passed"),
+            "begun": ("…", 36, "begun"),
+            "open": (" ", 0, f"{hours:g} h" if hours >= 1 else f"{60 * hours:.0f} min"),
+        }[state]
         is_next = "   ← next" if missing[:1] == [exercise] else ""
         print(colored(f"  {mark} {exercise.name:20} {text}", color) + is_next)
     if missing:
@@ -240,7 +305,11 @@ def show_ladder():
 
 def colored(text, color):
     """The text in color on a terminal, unless NO_COLOR is set."""
-    return f"\033[{color}m{text}\033[0m" if color and sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+    return (
+        f"\033[{color}m{text}\033[0m"
+        if color and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        else text
+    )
 
 
 def show_hint(exercise, number):
@@ -266,26 +335,39 @@ def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
             say(f"your {step} has not passed its exercise; training with it all the same")
             own.append(step)
         elif state == "changed":
-            say(f"without your {exercise.name}: it has changed since it passed; ./ladder exercise {exercise.name} checks it again")
+            say(
+                f"without your {exercise.name}: it has changed since it passed; ./ladder exercise {exercise.name} checks it again"
+            )
     if not own:
         usage_error("--mine: no exercise has passed yet; ./ladder exercise STEP gives you one")
     return dataclasses.replace(kind, own=tuple(own))
 
 
 def trainer_sources(step):
-    """The idea files and the loop of a step's trainer, its own and those that it uses: an include is a citation."""
-    found, left = set(), [f"{read_steps()[step].folder}/train{suffix}" for suffix in (".hpp", ".cpp")]
+    """The idea files and the loop of a step's trainer, its own and those that it uses: an include
+    is a citation."""
+    found, left = (
+        set(),
+        [f"{read_steps()[step].folder}/train{suffix}" for suffix in (".hpp", ".cpp")],
+    )
     while left:
         if (ROOT / (file := left.pop())).exists() and file not in found:
             found.add(file)
-            cited = re.findall(r'^#include "(step\d[^"]*)\.hpp"', (ROOT / file).read_text(), re.MULTILINE)
+            cited = re.findall(
+                r'^#include "(step\d[^"]*)\.hpp"', (ROOT / file).read_text(), re.MULTILINE
+            )
             left += [f"{name}{suffix}" for name in cited for suffix in (".hpp", ".cpp")]
     return {file for file in found if file.endswith(".cpp")}
 
 
 def own_files(own):
-    """The learner's files of these exercises: {the source that each replaces: its own path, and its stub}."""
-    return {shown(source_of(stub)): (mine, stub) for name in own for mine, stub in Exercise(name).files().items()}
+    """The learner's files of these exercises: {the source that each replaces: its own path, and its
+    stub}."""
+    return {
+        shown(source_of(stub)): (mine, stub)
+        for name in own
+        for mine, stub in Exercise(name).files().items()
+    }
 
 
 def own_steps(own, steps):
@@ -321,14 +403,26 @@ SHORT = "--layers 3 --heads 3 --channels 96 --context 256 --rows documents --mic
 
 def short_run(kind, step, num_ranks, options, out):
     """A few steps, in silence. Returns the exit code."""
-    command = ["timeout", "-k1", "60", *mpirun(num_ranks), trainer_in(kind.build, step), *SHORT, *options, "--quiet", "--out", out]
+    command = [
+        "timeout",
+        "-k1",
+        "60",
+        *mpirun(num_ranks),
+        trainer_in(kind.build, step),
+        *SHORT,
+        *options,
+        "--quiet",
+        "--out",
+        out,
+    ]
     with log_path("short-run").open("w") as log:
         return call(command, stdout=log, stderr=log)
 
 
 def proof_of(exercise):
-    """A trainer and its options, the rung that it is or builds on, and the rung of the solutions that it must equal: for a step,
-    step 0, which plays the ranks, where the ladder says that they are equal; else the same one."""
+    """A trainer and its options, the rung that it is or builds on, and the rung of the solutions
+    that it must equal: for a step, step 0, which plays the ranks, where the ladder says that they
+    are equal; else the same one."""
     word, *options = exercise.trainer.split()
     step, rungs = resolve_step(word), {rung.name: rung for rung in read_rungs()}
     rung = wanted = rungs.get(step) or rungs[read_steps()[step].builds_on]
@@ -344,17 +438,37 @@ def prove(exercise, kind):
     need_release(mine, step)
     need_release(kind, wanted.step)
     with tempfile.TemporaryDirectory() as folder:
-        for built, name, of, out in ((mine, step, rung, f"{folder}/mine"), (kind, wanted.step, wanted, f"{folder}/wanted")):
-            if short_run(built, name, of.num_ranks(2), [*of.own_options(2, num_steps=4), *(options if name == step else [])], out):
-                fail(f"it has passed, but {name} cannot train with it (log: .ladder/logs/short-run.log)")
-        lines, end = differences(f"{folder}/mine", f"{folder}/wanted"), json.loads(Path(folder, "mine/report.json").read_text())["param_hash"]
+        for built, name, of, out in (
+            (mine, step, rung, f"{folder}/mine"),
+            (kind, wanted.step, wanted, f"{folder}/wanted"),
+        ):
+            if short_run(
+                built,
+                name,
+                of.num_ranks(2),
+                [*of.own_options(2, num_steps=4), *(options if name == step else [])],
+                out,
+            ):
+                fail(
+                    f"it has passed, but {name} cannot train with it (log: .ladder/logs/short-run.log)"
+                )
+        lines, end = (
+            differences(f"{folder}/mine", f"{folder}/wanted"),
+            json.loads(Path(folder, "mine/report.json").read_text())["param_hash"],
+        )
     if lines:
         fail(f"it has passed, but {step} does not train as {wanted.name}: {lines[0]}")
-    names = [name for name in mine.own if own_files([name]).keys() & trainer_sources(step) or name == exercise.name]
+    names = [
+        name
+        for name in mine.own
+        if own_files([name]).keys() & trainer_sources(step) or name == exercise.name
+    ]
     reference = "with the solutions" if step == wanted.step else wanted.name
     *first, last = names
     names = f"{', '.join(first)} and {last}" if first else last
-    say(f"proven: {step}, trained with your {names}, ends on the same bits as {reference}: {end[:8]}…")
+    say(
+        f"proven: {step}, trained with your {names}, ends on the same bits as {reference}: {end[:8]}…"
+    )
 
 
 def show_cmake_the_answers(kind: Kind):

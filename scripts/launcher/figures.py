@@ -3,7 +3,12 @@
 import math
 from typing import NamedTuple
 
-PANEL, HEIGHT, GAP, LEFT = 340, 220, 66, 52  # of a chart: a panel's size, between panels, and left of the first
+PANEL, HEIGHT, GAP, LEFT = (
+    340,
+    220,
+    66,
+    52,
+)  # of a chart: a panel's size, between panels, and left of the first
 
 
 class Curve(NamedTuple):
@@ -28,14 +33,18 @@ class Panel(NamedTuple):
     high: float
 
     def place(self, x, y):
-        return self.x + x / self.most * self.width, self.y + (self.high - y) / (self.high - self.low) * self.height
+        return self.x + x / self.most * self.width, self.y + (self.high - y) / (
+            self.high - self.low
+        ) * self.height
 
     def grid(self, ticks):
         """Lines at these heights, {height: text}."""
         out = []
         for tick, text in ticks.items():
             _, y = self.place(0, tick)
-            out.append(f'<line x1="{self.x}" y1="{y:.1f}" x2="{self.x + self.width}" y2="{y:.1f}" class="grid"/>')
+            out.append(
+                f'<line x1="{self.x}" y1="{y:.1f}" x2="{self.x + self.width}" y2="{y:.1f}" class="grid"/>'
+            )
             out.append(words(self.x - 6, y + 5, text, "end"))
         return out
 
@@ -43,11 +52,15 @@ class Panel(NamedTuple):
         """Draws lines at `ticks`; below the figure numbers, {x: text} or three of them, and what
         they are."""
         out = self.grid(ticks)
-        for at, text in (marks or {share * self.most: f"{share * self.most:.0f}" for share in (0, 0.5, 1)}).items():
+        for at, text in (
+            marks or {share * self.most: f"{share * self.most:.0f}" for share in (0, 0.5, 1)}
+        ).items():
             out.append(words(self.place(at, 0)[0], self.y + self.height + 20, text, "middle"))
         out.append(words(self.x + self.width / 2, self.y + self.height + 42, label, "middle"))
         for curve in curves:
-            text = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.place(*point) for point in curve.points))
+            text = " ".join(
+                f"{x:.1f},{y:.1f}" for x, y in (self.place(*point) for point in curve.points)
+            )
             out.append(f'<polyline points="{text}" {curve.look()}/>')
         return out
 
@@ -62,12 +75,15 @@ def words(x, y, text, anchor="start"):
 
 
 def legend(curve, x, y):
-    return [f'<path d="M{x} {y}h20" stroke-width="2" {curve.look()}/>', words(x + 26, y + 5, curve.name)]
+    return [
+        f'<path d="M{x} {y}h20" stroke-width="2" {curve.look()}/>',
+        words(x + 26, y + 5, curve.name),
+    ]
 
 
 def swatches(rows, left, right, y, letter):
-    """A legend of (look, name, whether it is a line or an area). Each row begins on a new line; a letter is about so wide.
-    Returns the drawing, and how high it is."""
+    """A legend of (look, name, whether it is a line or an area). Each row begins on a new line; a
+    letter is about so wide. Returns the drawing, and how high it is."""
     top, out = y, []
     for row in filter(None, rows):
         x = left
@@ -75,7 +91,11 @@ def swatches(rows, left, right, y, letter):
             width = 28 + len(name) * letter
             if x + width > right:
                 x, y = left, y + 28
-            out.append(f'<path d="M{x:.0f} {y + 8}h20" {look}/>' if is_line else f'<rect x="{x:.0f}" y="{y}" width="20" height="16" {look}/>')
+            out.append(
+                f'<path d="M{x:.0f} {y + 8}h20" {look}/>'
+                if is_line
+                else f'<rect x="{x:.0f}" y="{y}" width="20" height="16" {look}/>'
+            )
             out.append(words(x + 28, y + 14, name))
             x += width + 16
         y += 28
@@ -89,7 +109,9 @@ def page(width, height, title, drawn, more_style="", description="", size=""):
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size}role="img">'
         f"<title>{title}</title>{described}<style>{style}</style>\n"
-        f'<rect x="1" y="1" width="{width - 2}" height="{height - 2}" rx="14" class="back"/>\n' + "\n".join(drawn) + "\n</svg>\n"
+        f'<rect x="1" y="1" width="{width - 2}" height="{height - 2}" rx="14" class="back"/>\n'
+        + "\n".join(drawn)
+        + "\n</svg>\n"
     )
 
 
@@ -104,21 +126,41 @@ class Plot(NamedTuple):
 
 
 def chart(title, plots, legend_columns=1):
-    """Plots side by side; what they cannot hold is cut off. Above them the legend, which they have in common."""
-    rows, width, out = math.ceil(len(plots[0].curves) / legend_columns), LEFT + len(plots) * (PANEL + GAP), []
+    """Plots side by side; what they cannot hold is cut off. Above them the legend, which they have
+    in common."""
+    rows, width, out = (
+        math.ceil(len(plots[0].curves) / legend_columns),
+        LEFT + len(plots) * (PANEL + GAP),
+        [],
+    )
     top = 56 + 20 * rows
     for number, (above, curves, below, ticks, marks) in enumerate(plots):
-        x, most = LEFT + number * (PANEL + GAP), max(x for curve in curves for x, _ in curve.points) or 1
+        x, most = (
+            LEFT + number * (PANEL + GAP),
+            max(x for curve in curves for x, _ in curve.points) or 1,
+        )
         panel = Panel(x, top, PANEL, HEIGHT, most, ticks[0], ticks[-1])
         out.append(words(x - 40, top - 14, above))
-        out.append(f'<clipPath id="panel{number}"><rect x="{x}" y="{top - 1}" width="{PANEL}" height="{HEIGHT + 2}"/></clipPath>')
+        out.append(
+            f'<clipPath id="panel{number}"><rect x="{x}" y="{top - 1}" width="{PANEL}" height="{HEIGHT + 2}"/></clipPath>'
+        )
         drawn = panel.draw(curves, numbers(ticks), below, marks)
-        out += [shape.replace("<polyline", f'<polyline clip-path="url(#panel{number})"') for shape in drawn]
+        out += [
+            shape.replace("<polyline", f'<polyline clip-path="url(#panel{number})"')
+            for shape in drawn
+        ]
         for curve in curves if marks else ():
             places = [panel.place(*point) for point in curve.points]
-            out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>' for x, y in places]
+            out += [
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>'
+                for x, y in places
+            ]
     for number, curve in enumerate(plots[0].curves):
-        out += legend(curve, 12 + number % legend_columns * (width // legend_columns), 28 + number // legend_columns * 20)
+        out += legend(
+            curve,
+            12 + number % legend_columns * (width // legend_columns),
+            28 + number // legend_columns * 20,
+        )
     return page(width, top + HEIGHT + 56, title, out, description=described(plots))
 
 
@@ -134,4 +176,6 @@ def described(plots):
 def halves(curves):
     """Ticks for a chart of these curves: a half apart, around all of them."""
     heights = [y for curve in curves for _, y in curve.points]
-    return [tick / 2 for tick in range(math.floor(min(heights) * 2), math.ceil(max(heights) * 2) + 1)]
+    return [
+        tick / 2 for tick in range(math.floor(min(heights) * 2), math.ceil(max(heights) * 2) + 1)
+    ]

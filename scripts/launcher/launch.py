@@ -1,4 +1,5 @@
-"""Starts trainers and benchmarks: one process, or several under mpirun. They save and stop when a signal asks them to."""
+"""Starts trainers and benchmarks: one process, or several under mpirun. They save and stop when a
+signal asks them to."""
 
 import contextlib
 import json
@@ -16,7 +17,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.console import Failure, Parser, count_from, say, speak
-from launcher.processes import HEEDED, TICK_S, end, is_asked_to_stop, next_signal, signals_held, start, wait
+from launcher.processes import (
+    HEEDED,
+    TICK_S,
+    end,
+    is_asked_to_stop,
+    next_signal,
+    signals_held,
+    start,
+    wait,
+)
 
 AGAIN = "saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
 ROOT_MAY_START = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -41,13 +51,23 @@ class End(NamedTuple):
 
 
 class Supervisor:
-    """What signals do to a command: the first one becomes SIGUSR1 (save and stop, exit code 75), a second Ctrl-C kills. If the
-    launcher itself is killed, the command gets SIGTERM: a trainer saves and stops, mpirun ends its ranks."""
+    """What signals do to a command: the first one becomes SIGUSR1 (save and stop, exit code 75), a
+    second Ctrl-C kills. If the launcher itself is killed, the command gets SIGTERM: a trainer saves
+    and stops, mpirun ends its ranks."""
 
     def __init__(
-        self, kills_with: int, stopped: str, stopping: str = "saving and stopping", unsaved: str = "it had not begun to train: nothing was saved"
+        self,
+        kills_with: int,
+        stopped: str,
+        stopping: str = "saving and stopping",
+        unsaved: str = "it had not begun to train: nothing was saved",
     ):
-        self.kills_with, self.stopped, self.stopping, self.unsaved = kills_with, stopped, stopping, unsaved
+        self.kills_with, self.stopped, self.stopping, self.unsaved = (
+            kills_with,
+            stopped,
+            stopping,
+            unsaved,
+        )
         self.stopped_by: list[int] = []
         self.is_early = False  # the first came before there was anything to save
 
@@ -55,7 +75,9 @@ class Supervisor:
         code = self.wait_for(command)
         if self.is_to_be_killed():
             code = 128 + self.stopped_by[0]
-        elif self.is_early or (self.stopped_by and code == 128 + signal.SIGUSR1):  # not yet ready to save
+        elif self.is_early or (
+            self.stopped_by and code == 128 + signal.SIGUSR1
+        ):  # not yet ready to save
             say(self.unsaved)
             code = 128 + self.stopped_by[0]
         elif code == 75:
@@ -90,7 +112,8 @@ class Supervisor:
 
 
 class MpirunSupervisor(Supervisor):
-    """mpirun ends its ranks if nobody reads what it writes. So this launcher reads it, and passes it on while somebody does."""
+    """mpirun ends its ranks if nobody reads what it writes. So this launcher reads it, and passes
+    it on while somebody does."""
 
     def __init__(self, stopped: str):
         super().__init__(signal.SIGTERM, stopped)
@@ -108,7 +131,8 @@ class MpirunSupervisor(Supervisor):
         return code
 
     def has_begun(self) -> bool:
-        """Whether mpirun has started a rank, which may have ended. Before that it loses the signals that it would pass on."""
+        """Whether mpirun has started a rank, which may have ended. Before that it loses the signals
+        that it would pass on."""
         try:
             children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text()
         except OSError:
@@ -123,7 +147,9 @@ class MpirunSupervisor(Supervisor):
             if select.select([pipe], [], [], TICK_S)[0]:
                 text = os.read(pipe.fileno(), 1 << 16)
                 speak(edit(text), to, lambda: not self.stopped_by and not is_asked_to_stop())
-            elif self.child.returncode is not None:  # it has ended, but somebody else holds the pipe
+            elif (
+                self.child.returncode is not None
+            ):  # it has ended, but somebody else holds the pipe
                 text = b""
 
     def explain(self, number: int) -> None:
@@ -135,11 +161,17 @@ class MpirunSupervisor(Supervisor):
 
 
 class Remarks:
-    """What mpirun says, in boxes, of ranks that end with another code than 0: the launcher says it itself, and shorter."""
+    """What mpirun says, in boxes, of ranks that end with another code than 0: the launcher says it
+    itself, and shorter."""
 
-    RULE, ENDS = re.compile(rb"-{74}\r?\n"), re.compile(rb"Primary job |MPI_ABORT was|mpirun (?:detected|noticed) that ")
+    RULE, ENDS = (
+        re.compile(rb"-{74}\r?\n"),
+        re.compile(rb"Primary job |MPI_ABORT was|mpirun (?:detected|noticed) that "),
+    )
     KILLED = re.compile(rb"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
-    NOISE = re.compile(rb"mpirun: Forwarding signal |\[.*(ORTE_ERROR_LOG: (Data unpack |.*show_help)|\] Read -1, expected )")
+    NOISE = re.compile(
+        rb"mpirun: Forwarding signal |\[.*(ORTE_ERROR_LOG: (Data unpack |.*show_help)|\] Read -1, expected )"
+    )
 
     def __init__(self):
         self.killed: tuple[int, str, int] | None = None  # rank, machine, signal
@@ -165,8 +197,16 @@ class Remarks:
 
 
 def describe_signal(number: int) -> str:
-    name = signal.Signals(number).name.removeprefix("SIG") if number in signal.valid_signals() else "unknown"
-    why = ": by somebody, or by the system because memory ran out (sudo dmesg | tail tells)" if number == signal.SIGKILL else ""
+    name = (
+        signal.Signals(number).name.removeprefix("SIG")
+        if number in signal.valid_signals()
+        else "unknown"
+    )
+    why = (
+        ": by somebody, or by the system because memory ran out (sudo dmesg | tail tells)"
+        if number == signal.SIGKILL
+        else ""
+    )
     return f"signal {number} ({name}){why}"
 
 
@@ -178,21 +218,33 @@ def launch(num_ranks: int, command: list, stopped: str = AGAIN) -> End:
 
 
 def mpirun(num_ranks: int, *options: str) -> list:
-    """What starts so many ranks on this machine, in front of their command; also as root. Nothing for one rank."""
+    """What starts so many ranks on this machine, in front of their command; also as root. Nothing
+    for one rank."""
     os.environ.update(ROOT_MAY_START)
-    return ["mpirun", *options, "-n", num_ranks, "--oversubscribe", "--bind-to", "none"] if num_ranks > 1 else []
+    return (
+        ["mpirun", *options, "-n", num_ranks, "--oversubscribe", "--bind-to", "none"]
+        if num_ranks > 1
+        else []
+    )
 
 
 def command(program: Path, **options) -> list[str]:
     """The command line of a trainer: micro_batch_size=2 is --micro-batch-size 2."""
-    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = [
+        word
+        for name, value in options.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     return [str(program), "--quiet", *words]
 
 
 def run_all(commands: list[list]) -> list[str]:
-    """Runs all at once; returns what each printed. If one fails, or a signal comes, it ends the others, and then this program."""
+    """Runs all at once; returns what each printed. If one fails, or a signal comes, it ends the
+    others, and then this program."""
     with contextlib.ExitStack() as stack:
-        outputs = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands]
+        outputs = [
+            [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands
+        ]
         children: list[subprocess.Popen] = []
         stack.enter_context(signals_held())
         stack.callback(end, children)
@@ -204,14 +256,19 @@ def run_all(commands: list[list]) -> list[str]:
         texts = [[file.seek(0) or file.read() for file in pair] for pair in outputs]
         for command, code, (out, err) in zip(commands, codes, texts):
             if code:
-                raise Failure(f"{shlex.join(map(str, command))}\nended with {code}:\n{(err or out).strip()}", 2 if code == 2 else 1)
+                raise Failure(
+                    f"{shlex.join(map(str, command))}\nended with {code}:\n{(err or out).strip()}",
+                    2 if code == 2 else 1,
+                )
         return [out for out, _ in texts]
 
 
 def train(program: Path, num_ranks: int, words: list) -> dict:
     """The report of a run that is only measured."""
     with tempfile.TemporaryDirectory(prefix="ladder-train-") as folder:
-        run_all([[*mpirun(num_ranks, "-q"), program, *words, "--quiet", "--out", Path(folder, "run")]])
+        run_all(
+            [[*mpirun(num_ranks, "-q"), program, *words, "--quiet", "--out", Path(folder, "run")]]
+        )
         return json.loads(Path(folder, "run/report.json").read_text())
 
 

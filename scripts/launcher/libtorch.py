@@ -1,4 +1,5 @@
-"""libtorch: the user's own, or the package torch in a virtual environment of ours. And nvcc, which a CUDA build needs."""
+"""libtorch: the user's own, or the package torch in a virtual environment of ours. And nvcc, which
+a CUDA build needs."""
 
 import contextlib
 import json
@@ -54,7 +55,8 @@ def wanted_torch(kind: Kind) -> str:
 
 
 def is_cpu_half(kind: Kind, venv: Path | None = None) -> bool:
-    """Whether the environment holds the CPU half of a CUDA build (torch_plan.py), which Python cannot import."""
+    """Whether the environment holds the CPU half of a CUDA build (torch_plan.py), which Python
+    cannot import."""
     torch = torch_in(venv or kind.venv)
     return not kind.is_cuda and torch is not None and (torch / "lib/libtorch_cuda.so").exists()
 
@@ -68,7 +70,11 @@ def find_nvcc() -> str:
     """The path of CUDA's compiler; empty if there is none."""
     if named := os.environ.get("CUDACXX"):
         return shutil.which(named) or ""
-    return shutil.which("nvcc") or shutil.which(os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin/nvcc") or ""
+    return (
+        shutil.which("nvcc")
+        or shutil.which(os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin/nvcc")
+        or ""
+    )
 
 
 def nvcc_version() -> str:
@@ -79,18 +85,24 @@ def nvcc_version() -> str:
 
 
 def fits(version: str) -> bool:
-    """Whether nvcc of this version builds with the libtorch in use. CMake compares it with one's own libtorch."""
+    """Whether nvcc of this version builds with the libtorch in use. CMake compares it with one's
+    own libtorch."""
     return bool(version) and (bool(own_torch()) or version.split(".")[0] == str(CUDA_MAJOR))
 
 
 def need_nvcc() -> None:
-    """It comes with the toolkit, which we do not install: it belongs to the system, as the driver does."""
+    """It comes with the toolkit, which we do not install: it belongs to the system, as the driver
+    does."""
     if not find_nvcc():
-        fail(f"found no nvcc, CUDA's compiler (CUDACXX is '{os.environ.get('CUDACXX', '')}'): {NVCC_ADVICE}")
+        fail(
+            f"found no nvcc, CUDA's compiler (CUDACXX is '{os.environ.get('CUDACXX', '')}'): {NVCC_ADVICE}"
+        )
     version = nvcc_version()
     if not own_torch() and not fits(version):
-        fail(f"nvcc is {version or 'of unknown version'} ({find_nvcc()}), and setup installs libtorch for CUDA {CUDA_MAJOR}: "
-             f"{NVCC_ADVICE}, or a libtorch for your CUDA with LADDER_TORCH=FOLDER")  # fmt: skip
+        fail(
+            f"nvcc is {version or 'of unknown version'} ({find_nvcc()}), and setup installs libtorch for CUDA {CUDA_MAJOR}: "
+            f"{NVCC_ADVICE}, or a libtorch for your CUDA with LADDER_TORCH=FOLDER"
+        )
 
 
 # ---- setting it up ----------------------------------------------------------------------------------------------------
@@ -98,13 +110,24 @@ def need_nvcc() -> None:
 
 @contextlib.contextmanager
 def new_venv(venv: Path, requirements: Path, log: Log) -> Iterator[tuple[Path, list]]:
-    """The folder of an environment that the block completes, and the command of its pip. It takes its name, which is in its
-    scripts, and the place of an older one at the end of the block, so the remains of an interrupted set-up are never mistaken
-    for it. No other environment is touched."""
+    """The folder of an environment that the block completes, and the command of its pip. It takes
+    its name, which is in its scripts, and the place of an older one at the end of the block, so the
+    remains of an interrupted set-up are never mistaken for it. No other environment is touched."""
     new = venv.with_name(venv.name + ".partial")
     shutil.rmtree(new, ignore_errors=True)
     log.run(["python3", "-m", "venv", new])
-    yield new, [new / "bin/python", "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
+    yield (
+        new,
+        [
+            new / "bin/python",
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "--progress-bar",
+            "off",
+        ],
+    )
     for file in [*(new / "bin").iterdir(), new / "pyvenv.cfg"]:
         content = b"" if file.is_symlink() or not file.is_file() else file.read_bytes()
         if new.name.encode() in content and b"\0" not in content:
@@ -120,9 +143,13 @@ def need_torch(kind: Kind) -> None:
     say(f"asking pip what {wanted_torch(kind)} needs")
     log = Log("venv")
     with new_venv(kind.venv, kind.requirements, log) as (new, pip_install):
-        # Only pip 25.3 and later can plan without downloading; without a network, the installed one can still install files.
+        # Only pip 25.3 and later can plan without downloading; without a network, the installed one
+        # can still install files.
         log.run([*pip_install, "--upgrade", "pip>=25.3"], may_fail=True)
-        fast, plan = ["--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report"], new / "plan.json"
+        fast, plan = (
+            ["--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report"],
+            new / "plan.json",
+        )
         log.run([*pip_install, *fast, plan, "-r", kind.requirements])
         packages, text = judge(read_packages(json.loads(plan.read_text())), kind.is_cuda)
         if not packages:
@@ -160,7 +187,10 @@ def need_environment(name: str, sees_torch: bool = False) -> Path:
     log = Log(venv.name)
     with new_venv(venv, wanted, log) as (new, pip_install):
         if sees_torch:
-            packages, packages_of_torch = next(new.glob("lib/python3*/site-packages")), torch_in(CPU.venv).parent
+            packages, packages_of_torch = (
+                next(new.glob("lib/python3*/site-packages")),
+                torch_in(CPU.venv).parent,
+            )
             (packages / "torch.pth").write_text(f"{os.path.relpath(packages_of_torch, packages)}\n")
         log.run([*pip_install, "-r", wanted])
     return venv

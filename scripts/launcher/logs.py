@@ -21,7 +21,8 @@ def log_path(name: str) -> Path:
 
 
 class Log:
-    """What the commands of a part of the set-up print. If one fails, so does the launcher, and shows the end of it."""
+    """What the commands of a part of the set-up print. If one fails, so does the launcher, and
+    shows the end of it."""
 
     def __init__(self, name: str):
         self.name, self.path = name, log_path(name)
@@ -37,7 +38,14 @@ class Log:
 def explain_failure(name: str) -> NoReturn:
     """Shows the end of the log of what has failed, or the first error of a build."""
     lines = log_path(name).read_text(errors="replace").splitlines()
-    first = next((i for i, line in enumerate(lines) if line.startswith("FAILED: ") and "build.ninja" not in line), None)
+    first = next(
+        (
+            i
+            for i, line in enumerate(lines)
+            if line.startswith("FAILED: ") and "build.ninja" not in line
+        ),
+        None,
+    )
     excerpt = lines[-20:] if first is None else [line[:400] for line in lines[first : first + 20]]
     fail("\n".join([f"the part '{name}' failed (log: .ladder/logs/{name}.log):", *excerpt]))
 

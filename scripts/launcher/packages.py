@@ -10,7 +10,9 @@ from launcher.processes import output_of
 BUILD_PACKAGES = """g++ cmake ninja-build python3-venv ccache libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev
     libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libonig-dev libzmq3-dev
     cppzmq-dev""".split()
-TEST_PACKAGES = "doxygen graphviz python3-yaml clang-format-14 clang-16 libclang-rt-16-dev chromium".split()
+TEST_PACKAGES = (
+    "doxygen graphviz python3-yaml clang-format-14 clang-16 libclang-rt-16-dev chromium".split()
+)
 
 
 def missing_packages(names: list[str]) -> list[str]:
@@ -18,8 +20,16 @@ def missing_packages(names: list[str]) -> list[str]:
     if not shutil.which("dpkg-query"):
         return []
     # It also fails if it does not know one of them.
-    query = ["sh", "-c", 'dpkg-query -W -f "\\${db:Status-Status} \\${Package}\\n" "$@"; true', "-", *names]
-    installed = {line.split()[1] for line in output_of(query).splitlines() if line.startswith("installed ")}
+    query = [
+        "sh",
+        "-c",
+        'dpkg-query -W -f "\\${db:Status-Status} \\${Package}\\n" "$@"; true',
+        "-",
+        *names,
+    ]
+    installed = {
+        line.split()[1] for line in output_of(query).splitlines() if line.startswith("installed ")
+    }
     return [name for name in names if name not in installed]
 
 
@@ -31,8 +41,10 @@ def need_packages(names: list[str]) -> None:
     apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
     if os.geteuid() != 0:
         if output_of(["sudo", "-n", "echo", "may"], start_new_session=False) != "may":
-            fail(f"please install: sudo apt-get install {' '.join(missing)}   (or set LADDER_SKIP_PACKAGES=1 to use the "
-                 "tools that are installed)")  # fmt: skip
+            fail(
+                f"please install: sudo apt-get install {' '.join(missing)}   (or set LADDER_SKIP_PACKAGES=1 to use the "
+                "tools that are installed)"
+            )
         apt = ["sudo", "-n", *apt]
     say(f"installing system packages: {' '.join(missing)}")
     log = Log("packages")

@@ -1,7 +1,8 @@
-"""./ladder plan: which steps can train a model on so many ranks with so much memory, and how long they take.
+"""./ladder plan: which steps can train a model on so many ranks with so much memory, and how long
+they take.
 
-Memory and what is sent come from each step's own plans (--dry-run --json), exactly and for any number of ranks. The time comes
-from plan_time.py, with speeds that plan_speed.py measures.
+Memory and what is sent come from each step's own plans (--dry-run --json), exactly and for any
+number of ranks. The time comes from plan_time.py, with speeds that plan_speed.py measures.
 """
 
 import functools
@@ -17,8 +18,17 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.checkout import chosen_kind
 from launcher.console import (
-    Parser, count_from, fail, nearest, option_of, read_link, read_pair, reader, say, usage_error,
-)  # fmt: skip
+    Parser,
+    count_from,
+    fail,
+    nearest,
+    option_of,
+    read_link,
+    read_pair,
+    reader,
+    say,
+    usage_error,
+)
 from launcher.launch import train
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed
 from launcher.plan_time import Link, WrongPlan, estimate
@@ -38,9 +48,10 @@ pipeline has fewer replicas and more microbatches, so that all steps train on as
 own plans. Without --speed, a short run of step 3 measures this machine, with as many ranks as share it. With --speed, nothing
 depends on this machine, --link says what connects the ranks, and --device cuda plans for GPUs."""
 
-# What the options of the trainers do to an estimate. All that are in no list are planned: they change what a step holds, sends
-# or computes. Those measured change no plan, but the speed; those neutral change neither, because a step of the run that is
-# measured would take as long. An evaluation and a save are not part of a step's time.
+# What the options of the trainers do to an estimate. All that are in no list are planned: they
+# change what a step holds, sends or computes. Those measured change no plan, but the speed; those
+# neutral change neither, because a step of the run that is measured would take as long. An
+# evaluation and a save are not part of a step's time.
 MEASURED = "threads products gradient-sum data rows norm-eps rope-theta order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
     resume log-every val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
@@ -101,21 +112,39 @@ def read_speed(text):
 def parse(words):
     parser = Parser("plan", ABOUT, usage="./ladder plan --ranks N [options]")
     parser.add_argument("--ranks", metavar="N", type=count_from(1, MOST_RANKS), required=True)
-    parser.add_argument("--memory", metavar="BYTES", type=reader(read_bytes, "a size such as 512MiB, 2GiB or 80GB"),
-                        help="that a rank may hold: 512MiB, 2GiB, 80GB; by default, any amount")  # fmt: skip
-    parser.add_argument("--link", metavar="US:GBPS", type=read_link,
-                        help="each rank's link, as the trainers' --link: microseconds per message, and 10^9 bits per second; "
-                        "by default, all ranks are on this machine, whose transport is measured")  # fmt: skip
-    parser.add_argument("--speed", metavar="TFLOPS:GBPS", type=reader(read_speed, "TFLOPS:GBPS, such as 300:2000"),
-                        help="measure nothing: a rank sustains so many 10^12 operations, and reads so many 10^9 bytes of memory, per second")  # fmt: skip
-    parser.add_argument("--here", metavar="K", type=count_from(1, 9999),
-                        help="ranks that share a machine like this one; by default all without --link, else one per core")  # fmt: skip
+    parser.add_argument(
+        "--memory",
+        metavar="BYTES",
+        type=reader(read_bytes, "a size such as 512MiB, 2GiB or 80GB"),
+        help="that a rank may hold: 512MiB, 2GiB, 80GB; by default, any amount",
+    )
+    parser.add_argument(
+        "--link",
+        metavar="US:GBPS",
+        type=read_link,
+        help="each rank's link, as the trainers' --link: microseconds per message, and 10^9 bits per second; "
+        "by default, all ranks are on this machine, whose transport is measured",
+    )
+    parser.add_argument(
+        "--speed",
+        metavar="TFLOPS:GBPS",
+        type=reader(read_speed, "TFLOPS:GBPS, such as 300:2000"),
+        help="measure nothing: a rank sustains so many 10^12 operations, and reads so many 10^9 bytes of memory, per second",
+    )
+    parser.add_argument(
+        "--here",
+        metavar="K",
+        type=count_from(1, 9999),
+        help="ranks that share a machine like this one; by default all without --link, else one per core",
+    )
     arguments, words = parser.parse_known_args(words)
     check_words(words)
     check_machine(arguments)
     device = option_of(words, "device")
     if device not in (None, "cpu") and not arguments.speed:
-        usage_error(f"--device {device}: plan measures this machine's CPU; --speed says how fast a GPU is")
+        usage_error(
+            f"--device {device}: plan measures this machine's CPU; --speed says how fast a GPU is"
+        )
     return arguments, words
 
 
@@ -153,8 +182,10 @@ def check_words(words):
     start = option_of(words, "init-from")
     if start and not Path(start).exists():
         fetched = start if start.count("/") == 1 else "OWNER/NAME"
-        usage_error(f"--init-from {start}: no such file or folder. Ladder downloads nothing. A model of the Hub is "
-                    f"fetched by: hf download {fetched} --local-dir FOLDER (pip install huggingface_hub)")  # fmt: skip
+        usage_error(
+            f"--init-from {start}: no such file or folder. Ladder downloads nothing. A model of the Hub is "
+            f"fetched by: hf download {fetched} --local-dir FOLDER (pip install huggingface_hub)"
+        )
     stages = option_of(words, "pipeline-stages")
     if stages is not None and not (stages.isascii() and stages.isdigit() and int(stages)):
         usage_error(f"--pipeline-stages is '{stages}', it must be a whole number from 1 on")
@@ -172,18 +203,22 @@ def without(words, names):
 
 
 def measured_words(words, options):
-    """Of the run that is measured: what makes a difference and is an option of step 3; it must not write where a run would."""
+    """Of the run that is measured: what makes a difference and is an option of step 3; it must not
+    write where a run would."""
     unwanted = [name for name in names_in(words) if name in NEUTRAL or name not in options]
     return without(words, [*unwanted, "save-every", "steps"])
 
 
 def with_shape(words, facts):
-    """The words with options of the shape instead of --init-from, of which the run that is measured needs neither the
-    parameters nor all layers. `facts` are a step's, with the words."""
+    """The words with options of the shape instead of --init-from, of which the run that is measured
+    needs neither the parameters nor all layers. `facts` are a step's, with the words."""
     if "init-from" not in names_in(words):
         return tuple(words)
     values = {name: facts["config"][name] for name in SHAPE} | {"vocab-size": facts["vocabulary"]}
-    shape = [f"--{name}={value if name == 'model' else json.dumps(value)}" for name, value in values.items()]
+    shape = [
+        f"--{name}={value if name == 'model' else json.dumps(value)}"
+        for name, value in values.items()
+    ]
     tokenizer = [f"--tokenizer={facts['tokenizer']}"] if facts["tokenizer"] else []
     return (*without(words, ["init-from", *values]), *shape, *tokenizer)
 
@@ -227,7 +262,9 @@ class Trainers:
     def tries(self, step, ranks, words):
         """The words with which this step is to be planned, besides the user's."""
         try:
-            output = self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--tries")
+            output = self.output(
+                step, *self.words_of(step, words), "--dry-run", str(ranks), "--tries"
+            )
         except Refusal:
             return [()]  # it will say so again
         return [tuple(more.split()) for more in json.loads(output)]
@@ -242,9 +279,18 @@ class Candidate(NamedTuple):
     words: tuple  # besides those of the user
 
     def name(self):
-        said = {"pipeline-stages": "{} stages", "pipeline-schedule": "{}", "sync-every": "every {} steps"}
+        said = {
+            "pipeline-stages": "{} stages",
+            "pipeline-schedule": "{}",
+            "sync-every": "every {} steps",
+        }
         values = {option: option_of(self.words, option) for option in said}
-        return ", ".join([self.step.split("_")[0], *(said[option].format(value) for option, value in values.items() if value)])
+        return ", ".join(
+            [
+                self.step.split("_")[0],
+                *(said[option].format(value) for option, value in values.items() if value),
+            ]
+        )
 
 
 def planned_steps():
@@ -287,14 +333,21 @@ class Planner:
         if not self.whole["config"]["steps"]:
             raise Refusal("--steps 0 takes no step that could be planned: leave it out")
         if (count := self.whole["microbatches"]) * self.layers > MOST_LAYERS_PASSED:
-            raise Refusal(f"a step of {count:,} microbatches is too long to be planned, one after the other: plan a shorter one")
+            raise Refusal(
+                f"a step of {count:,} microbatches is too long to be planned, one after the other: plan a shorter one"
+            )
         self.fresh = with_shape(self.words, self.whole)  # words of a model that is not read
-        self.here = min(ranks, here or (max(1, num_cores() // self.whole["config"]["threads"]) if link else ranks))
+        self.here = min(
+            ranks,
+            here or (max(1, num_cores() // self.whole["config"]["threads"]) if link else ranks),
+        )
         self.is_of_this_machine = not speed
         self.speed = said_speed(*speed, self.whole) if speed else self.measured()
 
     def measured(self):
-        say(f"measuring: step 3 on {self.here} rank(s) of this machine, with {min(self.layers, MOST_LAYERS)} layers")
+        say(
+            f"measuring: step 3 on {self.here} rank(s) of this machine, with {min(self.layers, MOST_LAYERS)} layers"
+        )
         words = measured_words(self.fresh, self.trainers.options(REFERENCE))
         speed = measure(self.trainers, REFERENCE, self.here, words, self.layers)
         if self.here > 1 or self.ranks == 1:
@@ -399,7 +452,8 @@ def time_text(seconds):
 
 
 def choose(plans, memory):
-    """The best three: of each step the fastest that fits. What computes something else is none of them."""
+    """The best three: of each step the fastest that fits. What computes something else is none of
+    them."""
     fitting = [p for p in plans if p.fits(memory) and p.is_equal]
     best = {}
     for plan in sorted(fitting, key=lambda p: p.step_s):
@@ -504,7 +558,14 @@ def run(words):
     kind = chosen_kind()
     need_release(kind, *planned_steps())
     try:
-        planner = Planner(Trainers(kind.build), arguments.ranks, words, arguments.link, arguments.speed, arguments.here)
+        planner = Planner(
+            Trainers(kind.build),
+            arguments.ranks,
+            words,
+            arguments.link,
+            arguments.speed,
+            arguments.here,
+        )
         plans = [planner.plan(each) for each in candidates(planner.trainers, planner.ranks, words)]
     except Refusal as refusal:
         usage_error(str(refusal))

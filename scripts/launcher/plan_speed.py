@@ -1,9 +1,9 @@
 """How fast a rank is: measured here by a traced run of step 3, or said with --speed.
 
-The run has the model's own shape and batch, but few layers, on as many ranks at once as will share this machine: they share
-its cores and its memory bandwidth. All blocks are alike, so few tell about many. A trace has the time of each layer's forward
-and backward, of optimizer and norms, and of each all-reduce. Other programs can only make a step slower, so of equal ones the
-lower quartile counts.
+The run has the model's own shape and batch, but few layers, on as many ranks at once as will share
+this machine: they share its cores and its memory bandwidth. All blocks are alike, so few tell about
+many. A trace has the time of each layer's forward and backward, of optimizer and norms, and of each
+all-reduce. Other programs can only make a step slower, so of equal ones the lower quartile counts.
 """
 
 import statistics
@@ -40,7 +40,9 @@ def layer_times(trace, steps, names):
     """Seconds of forward and backward by layer. The loss and its gradient are the head's."""
     found = {"forward": defaultdict(list), "backward": defaultdict(list)}
     for rank in trace.ranks:
-        outer = [span for n in steps for span in within(rank.named("forward", "backward"), rank.step(n))]
+        outer = [
+            span for n in steps for span in within(rank.named("forward", "backward"), rank.step(n))
+        ]
         inner = [span for span in rank.spans if span.name in names]
         for span in outer:
             parts = within(inner, span)
@@ -59,9 +61,14 @@ def operation_times(trace, steps):
     """(bytes sent, seconds from when the last rank has begun) of the all-reduces of a step."""
     times = defaultdict(list)
     for n in steps:
-        each = [[o for o in within(rank.operations, rank.step(n)) if o.args["kind"] == "all_reduce"] for rank in trace.ranks]
+        each = [
+            [o for o in within(rank.operations, rank.step(n)) if o.args["kind"] == "all_reduce"]
+            for rank in trace.ranks
+        ]
         for i, same in enumerate(zip(*each)):
-            times[i, max(o.args["sent_bytes"] for o in same)].append(max(o.end for o in same) - max(o.begin for o in same))
+            times[i, max(o.args["sent_bytes"] for o in same)].append(
+                max(o.end for o in same) - max(o.begin for o in same)
+            )
     return [(num_bytes, max(quiet(us), 0.1) / 1e6) for (_, num_bytes), us in times.items()]
 
 
@@ -71,7 +78,9 @@ def fit(points):
     total = sum(w)
     x, y = (sum(wi * point[axis] for wi, point in zip(w, points)) / total for axis in (0, 1))
     spread = sum(wi * (px - x) ** 2 for wi, (px, _) in zip(w, points))
-    slope = sum(wi * (px - x) * (py - y) for wi, (px, py) in zip(w, points)) / spread if spread else 0.0
+    slope = (
+        sum(wi * (px - x) * (py - y) for wi, (px, py) in zip(w, points)) / spread if spread else 0.0
+    )
     slope = min(max(slope, 0.0), y / x if x else 0.0)
     return y - slope * x, slope
 
@@ -82,16 +91,28 @@ def speed_of(trace, facts, ranks, threads):
     steps, layers = measured_steps(trace), ("forward", "backward")
     forward_s, backward_s = layer_times(trace, steps, names)
     each = [span for rank in trace.ranks for span in rank.spans]
-    slowest = [max(length_us(within(rank.named(*layers), rank.step(n))) for rank in trace.ranks) for n in steps]  # others wait for it
-    known = [[rank.step(n), *rank.named(*layers, "optimizer step", "norm"), *rank.waits] for rank in trace.ranks for n in steps]
+    slowest = [
+        max(length_us(within(rank.named(*layers), rank.step(n))) for rank in trace.ranks)
+        for n in steps
+    ]  # others wait for it
+    known = [
+        [rank.step(n), *rank.named(*layers, "optimizer step", "norm"), *rank.waits]
+        for rank in trace.ranks
+        for n in steps
+    ]
     factor = quiet(slowest) / 1e6 / (facts["microbatches"] * sum(forward_s + backward_s))
     call_s, byte_s = fit(operation_times(trace, steps)) if ranks > 1 else (0.0, 0.0)
     return Speed(
         forward_s=[s * factor for s in forward_s],
         backward_s=[s * factor for s in backward_s],
-        update_s=quiet_us([s for s in each if s.name == "optimizer step"]) / 1e6 / facts["ranks"][0]["updated"],
-        norm_s=quiet_us([s for s in each if s.name == "norm"]) / 1e6 / (facts["ranks"][0]["normed"] / 2),
-        rest_s=quiet(length_us([step]) - length_us(within(slices, step)) for step, *slices in known) / 1e6,
+        update_s=quiet_us([s for s in each if s.name == "optimizer step"])
+        / 1e6
+        / facts["ranks"][0]["updated"],
+        norm_s=quiet_us([s for s in each if s.name == "norm"])
+        / 1e6
+        / (facts["ranks"][0]["normed"] / 2),
+        rest_s=quiet(length_us([step]) - length_us(within(slices, step)) for step, *slices in known)
+        / 1e6,
         message_s=call_s / max(1, 2 * (ranks - 1)),
         byte_s=byte_s,
         sharing=max(1.0, ranks * threads / num_cores()),
@@ -99,13 +120,20 @@ def speed_of(trace, facts, ranks, threads):
 
 
 def measure(trainers, step, ranks, words, layers):
-    """Trains this step briefly. Returns the speed of a model with so many blocks, of which the run has a few."""
+    """Trains this step briefly. Returns the speed of a model with so many blocks, of which the run
+    has a few."""
     words = (*words, "--layers", str(min(layers, MOST_LAYERS)))
     facts = trainers.facts(step, ranks, words)
     with tempfile.TemporaryDirectory() as folder:
-        trainers.train(step, ranks, [*words, "--steps", str(STEPS), "--trace", f"{folder}/trace.json"])
-        speed = speed_of(read_trace(f"{folder}/trace.json"), facts, ranks, facts["config"]["threads"])
-    forward_s, backward_s = ([way[0], *[way[1]] * layers, way[-1]] for way in (speed.forward_s, speed.backward_s))
+        trainers.train(
+            step, ranks, [*words, "--steps", str(STEPS), "--trace", f"{folder}/trace.json"]
+        )
+        speed = speed_of(
+            read_trace(f"{folder}/trace.json"), facts, ranks, facts["config"]["threads"]
+        )
+    forward_s, backward_s = (
+        [way[0], *[way[1]] * layers, way[-1]] for way in (speed.forward_s, speed.backward_s)
+    )
     return speed._replace(forward_s=forward_s, backward_s=backward_s)
 
 

@@ -1,8 +1,10 @@
-"""How long an optimizer step takes: what a trainer says that it sends, on a clock instead of a machine.
+"""How long an optimizer step takes: what a trainer says that it sends, on a clock instead of a
+machine.
 
-A trainer's --dry-run hands out the sends of a rank: each begins in a phase of the step, perhaps at a layer, and the rank waits for
-it at once or later. Rank is one rank's step in the order of these phases. All replicas do the same at the same time, so one is
-enough; of a pipeline, all its stages run, each in the order of its schedule.
+A trainer's --dry-run hands out the sends of a rank: each begins in a phase of the step, perhaps at
+a layer, and the rank waits for it at once or later. Rank is one rank's step in the order of these
+phases. All replicas do the same at the same time, so one is enough; of a pipeline, all its stages
+run, each in the order of its schedule.
 """
 
 from collections import defaultdict
@@ -37,14 +39,24 @@ class Speed(NamedTuple):
 
 
 class Rank:
-    """A processor that computes, and a link that serves one operation after the other (PacedCommunicator).
+    """A processor that computes, and a link that serves one operation after the other
+    (PacedCommunicator).
 
-    Its generators carry out a step, and yield where another rank must come first. `arrivals`, of all ranks: when what they have
-    sent will have arrived."""
+    Its generators carry out a step, and yield where another rank must come first. `arrivals`, of
+    all ranks: when what they have sent will have arrived."""
 
     def __init__(self, number, facts, speed, link, arrivals):
-        self.number, self.num_ranks, self.facts = number, len(facts["ranks"]), facts["ranks"][number]
-        self.speed, self.link, self.arrivals, self.microbatches = speed, link, arrivals, facts["microbatches"]
+        self.number, self.num_ranks, self.facts = (
+            number,
+            len(facts["ranks"]),
+            facts["ranks"][number],
+        )
+        self.speed, self.link, self.arrivals, self.microbatches = (
+            speed,
+            link,
+            arrivals,
+            facts["microbatches"],
+        )
         self.sharing = speed.sharing if self.num_ranks > 1 else 1
         self.now = self.link_free = self.phase_done = self.computed = 0.0
         self.latest, self.waited_by = defaultdict(float), {}
@@ -99,7 +111,9 @@ class Rank:
     def join(self, send, done):
         """Waits, also for the others of the group that are here: the slowest decides."""
         first, stride, size = send["group"]
-        others = [rank for rank in range(first, first + stride * size, stride) if rank < self.num_ranks]
+        others = [
+            rank for rank in range(first, first + stride * size, stride) if rank < self.num_ranks
+        ]
         keys = [(send["phase"], first, stride, size, send["elements"], rank) for rank in others]
         if len(others) > 1:
             self.arrivals[keys[others.index(self.number)]] = done
@@ -125,7 +139,8 @@ class Rank:
                 self.compute(seconds)
 
     def step(self, actions, chunks):
-        """`actions` as in a pipeline's schedule: ("F", 0, 2) is forward of chunk 0 and microbatch 2."""
+        """`actions` as in a pipeline's schedule: ("F", 0, 2) is forward of chunk 0 and microbatch
+        2."""
         seconds = {"forward": self.speed.forward_s, "backward": self.speed.backward_s}
         yield from self.phase("start")
         for kind, chunk, microbatch in actions:
@@ -143,7 +158,8 @@ class Rank:
         yield from self.phase("end")
 
     def seconds_between_steps(self, step_s):
-        """On top of each step, on average, for what is not sent in each of them. The link has some steps to carry it."""
+        """On top of each step, on average, for what is not sent in each of them. The link has some
+        steps to carry it."""
         seconds = pending = 0.0
         for send in self.facts["plan"]:
             if (share := send["times"] / self.facts["in_steps"]) >= 1:
@@ -162,14 +178,21 @@ class Estimate(NamedTuple):
 
 
 def orders_of(facts):
-    """What each rank computes, and which layers a chunk has. A schedule is one flush, of which a step may have several."""
+    """What each rank computes, and which layers a chunk has. A schedule is one flush, of which a
+    step may have several."""
     if not facts["schedule"]:
         each = [(way, 0, m) for m in range(facts["microbatches"]) for way in "FB"]
         return [each for _ in facts["ranks"]], [range(len(facts["layers"]))]
-    flush = [[(action[0], *map(int, action[1:].split("."))) for action in stage] for stage in facts["schedule"]["stages"]]
+    flush = [
+        [(action[0], *map(int, action[1:].split("."))) for action in stage]
+        for stage in facts["schedule"]["stages"]
+    ]
     length = 1 + max(microbatch for _, _, microbatch in flush[0])
     starts = range(0, facts["microbatches"], length)
-    shifted = [[(kind, chunk, m + start) for start in starts for kind, chunk, m in stage] for stage in flush]
+    shifted = [
+        [(kind, chunk, m + start) for start in starts for kind, chunk, m in stage]
+        for stage in flush
+    ]
     return shifted, facts["schedule"]["chunks"]
 
 
@@ -182,7 +205,9 @@ def estimate(facts, speed, link):
     if running:
         raise WrongPlan(f"{facts['step']}: by its plan, {len(running)} rank(s) wait for ever")
     slowest = max(ranks, key=lambda rank: rank.computed)
-    at_work = slowest.sharing * sum(rank.computed for rank in ranks) / len(ranks)  # no core is idle in a bubble
+    at_work = (
+        slowest.sharing * sum(rank.computed for rank in ranks) / len(ranks)
+    )  # no core is idle in a bubble
     step_s = max(ranks[0].now, at_work) + speed.rest_s
     seconds = step_s + ranks[0].seconds_between_steps(step_s)
     return Estimate(seconds, max(0.0, seconds - slowest.computed - speed.rest_s))

@@ -1,6 +1,7 @@
 """./ladder predict: asks what a lesson asks, computes the answers, and scores the reader's.
 
-A lesson's section "Predict" has numbered questions, and a comment that says how each answer is computed:
+A lesson's section "Predict" has numbered questions, and a comment that says how each answer is
+computed:
 
     <!-- predict
     a = dry: step4 --bucket-mb 0.5 --dry-run 2
@@ -9,8 +10,9 @@ A lesson's section "Predict" has numbered questions, and a comment that says how
     2: ms = 1000 * median(b.step_seconds)
     -->
 
-`dry` stands for what a trainer prints with --dry-run and --json. `run` stands for the report.json of a run, with `trace.ranks`
-and `trace.bubble`: what `./ladder trace` says of it. What differs between two runs is measured in five.
+`dry` stands for what a trainer prints with --dry-run and --json. `run` stands for the report.json
+of a run, with `trace.ranks` and `trace.bubble`: what `./ladder trace` says of it. What differs
+between two runs is measured in five.
 """
 
 import json
@@ -32,7 +34,9 @@ from launcher.tables import digits
 from read_trace import account, bubbles, measured_steps, read_trace
 
 SECTION = re.compile(r"^## Predict\n(.*?)<!-- predict\n(.*?)-->", re.M | re.S)
-FUNCTIONS = {f.__name__: f for f in (abs, len, max, min, round, sum, statistics.mean, statistics.median)}
+FUNCTIONS = {
+    f.__name__: f for f in (abs, len, max, min, round, sum, statistics.mean, statistics.median)
+}
 # How many times too large or too small an answer may be, what it is worth, and what is said of it.
 SCORES = [
     (1.1, 3, "within 10%"),
@@ -54,12 +58,21 @@ class Lesson:
     def __init__(self, name: str, page: Path):
         self.name, self.page = name, page
         found = SECTION.search(page.read_text())
-        asked = [" ".join(text.split()) for text in re.findall(r"^\d+\. (.*?)(?=^\d+\. |^$)", found[1], re.M | re.S)]
+        asked = [
+            " ".join(text.split())
+            for text in re.findall(r"^\d+\. (.*?)(?=^\d+\. |^$)", found[1], re.M | re.S)
+        ]
         self.commands = re.findall(r"^(\w+) = (dry|run): (\S+) ?(.*)$", found[2], re.M)
         answers = re.findall(r"^(\d+): (.+?) = (.+)$", found[2], re.M)
-        if [number for number, _, _ in answers] != [str(i + 1) for i in range(len(asked))] or not asked:
-            fail(f"{page}: {len(asked)} questions, but answers to {', '.join(number for number, _, _ in answers) or 'none'}")
-        self.questions = [Question(text, unit, expression) for text, (_, unit, expression) in zip(asked, answers)]
+        if [number for number, _, _ in answers] != [
+            str(i + 1) for i in range(len(asked))
+        ] or not asked:
+            fail(
+                f"{page}: {len(asked)} questions, but answers to {', '.join(number for number, _, _ in answers) or 'none'}"
+            )
+        self.questions = [
+            Question(text, unit, expression) for text, (_, unit, expression) in zip(asked, answers)
+        ]
 
     def compute(self) -> list[list[float]]:
         """Runs the commands; the answers in the order of the questions. Of one that is measured, as
@@ -99,7 +112,11 @@ class Lesson:
 def lessons() -> dict[str, Lesson]:
     """The lessons that ask something, by the names of their folders."""
     pages = sorted(ROOT.glob("step*_*/**/README.md"))
-    return {page.parent.name: Lesson(page.parent.name, page) for page in pages if SECTION.search(page.read_text())}
+    return {
+        page.parent.name: Lesson(page.parent.name, page)
+        for page in pages
+        if SECTION.search(page.read_text())
+    }
 
 
 def with_names(text: str) -> SimpleNamespace:
@@ -107,17 +124,25 @@ def with_names(text: str) -> SimpleNamespace:
 
 
 def dry_run(program: Path, options: list[str]) -> SimpleNamespace:
-    return with_names(output_of([program, *options, "--json"]) or fail(f"{program.name} refuses {' '.join(options)}"))
+    return with_names(
+        output_of([program, *options, "--json"])
+        or fail(f"{program.name} refuses {' '.join(options)}")
+    )
 
 
 def trained(program: Path, options: list[str]) -> SimpleNamespace:
     ranks, options = split_ranks("predict", options)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
-        report, trace = with_names(json.dumps(train(program, ranks, [*options, "--trace", file]))), read_trace(file)
+        report, trace = (
+            with_names(json.dumps(train(program, ranks, [*options, "--trace", file]))),
+            read_trace(file),
+        )
     steps = measured_steps(trace)
     accounts = [SimpleNamespace(**account(rank, steps)._asdict()) for rank in trace.ranks]
-    return SimpleNamespace(**vars(report), trace=SimpleNamespace(ranks=accounts, bubble=bubbles(trace, steps)))
+    return SimpleNamespace(
+        **vars(report), trace=SimpleNamespace(ranks=accounts, bubble=bubbles(trace, steps))
+    )
 
 
 # ---- asking and scoring ------------------------------------------------------------------------------------------------
@@ -139,7 +164,9 @@ def ask(question: Question, number: int) -> float:
         try:
             answer = input(f"   your answer, in {question.unit}: ")
         except EOFError:
-            usage_error(f"a prediction is missing: type {question.unit}, or give all with --answers")
+            usage_error(
+                f"a prediction is missing: type {question.unit}, or give all with --answers"
+            )
         if (value := number_from(answer)) is not None:
             hold_signals()
             return value
@@ -147,7 +174,8 @@ def ask(question: Question, number: int) -> float:
 
 
 def score(guess: float, answers: list[float]) -> tuple[int, str]:
-    """Points of 3, and what to say. What is measured is right anywhere within the range of the runs."""
+    """Points of 3, and what to say. What is measured is right anywhere within the range of the
+    runs."""
     nearest = min(max(guess, min(answers)), max(answers))
     if guess == nearest:
         return 3, "exact" if len(answers) == 1 else "within the range"
@@ -162,19 +190,35 @@ def score(guess: float, answers: list[float]) -> tuple[int, str]:
 
 
 def run(words: list[str]) -> int:
-    parser = Parser("predict", "Asks for three numbers before a lesson explains them, computes them with runs, and scores yours.",
-                    epilog="Up to three points an answer: within 10%, within a factor of 1.5, within a factor of 3; "
-                    "of what five runs measured, from the nearest end of their range.")  # fmt: skip
-    parser.add_argument("lesson", metavar="STEP", nargs="?", help="the lesson; without one: which there are, and your scores")
-    parser.add_argument("--answers", nargs="+", metavar="X", help="your numbers, instead of typing them")
-    parser.add_argument("--compute", action="store_true", help="ask nothing, only show the answers; of all lessons if none is named")
+    parser = Parser(
+        "predict",
+        "Asks for three numbers before a lesson explains them, computes them with runs, and scores yours.",
+        epilog="Up to three points an answer: within 10%, within a factor of 1.5, within a factor of 3; "
+        "of what five runs measured, from the nearest end of their range.",
+    )
+    parser.add_argument(
+        "lesson",
+        metavar="STEP",
+        nargs="?",
+        help="the lesson; without one: which there are, and your scores",
+    )
+    parser.add_argument(
+        "--answers", nargs="+", metavar="X", help="your numbers, instead of typing them"
+    )
+    parser.add_argument(
+        "--compute",
+        action="store_true",
+        help="ask nothing, only show the answers; of all lessons if none is named",
+    )
     this, known = parser.parse_args(words), lessons()
     if this.answers and (this.compute or not this.lesson):
         parser.error("--answers needs a STEP, and no --compute")
     if this.lesson is None and not this.compute:
         saved = read_kept(SAVED, {})
         for name in known:
-            print(f"{name:<24} {f'{saved[name]} of {3 * len(known[name].questions)}' if name in saved else ''}".rstrip())
+            print(
+                f"{name:<24} {f'{saved[name]} of {3 * len(known[name].questions)}' if name in saved else ''}".rstrip()
+            )
         return 0
     if this.lesson and (name := resolve_step(this.lesson, *known)) not in known:
         usage_error(f"{name} asks for no predictions; these do: {' '.join(known)}")
@@ -184,10 +228,16 @@ def run(words: list[str]) -> int:
             for question, answers in zip(lesson.questions, lesson.compute()):
                 print(f"{question.text}\n    {said_of(answers, question.unit)}", flush=True)
         return 0
-    guesses = [ask(question, i + 1) for i, question in enumerate(chosen[0].questions)] if this.answers is None else list(map(number_from, this.answers))
+    guesses = (
+        [ask(question, i + 1) for i, question in enumerate(chosen[0].questions)]
+        if this.answers is None
+        else list(map(number_from, this.answers))
+    )
     if None in guesses or len(guesses) != len(chosen[0].questions):
-        usage_error(f"--answers {' '.join(this.answers)}: {chosen[0].name} wants {len(chosen[0].questions)} numbers, "
-                    f"in {', '.join(question.unit for question in chosen[0].questions)}")  # fmt: skip
+        usage_error(
+            f"--answers {' '.join(this.answers)}: {chosen[0].name} wants {len(chosen[0].questions)} numbers, "
+            f"in {', '.join(question.unit for question in chosen[0].questions)}"
+        )
     return judge(chosen[0], guesses)
 
 

@@ -1,8 +1,9 @@
 """Child processes, and the signals that end them.
 
-From the start of the launcher signals are blocked: they wait in the kernel until somebody who waits for a child asks for
-the next one. So none can be lost or come at a wrong moment, such as between the start of a child and its first use.
-Each child has a session of its own, which Ctrl-C at the terminal does not reach; the launcher decides what it gets.
+From the start of the launcher signals are blocked: they wait in the kernel until somebody who waits
+for a child asks for the next one. So none can be lost or come at a wrong moment, such as between
+the start of a child and its first use. Each child has a session of its own, which Ctrl-C at the
+terminal does not reach; the launcher decides what it gets.
 """
 
 import contextlib
@@ -17,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-# What asks to stop. A launcher that was started to ignore one of them, as after a "&" or nohup, goes on ignoring it.
+# What asks to stop. A launcher that was started to ignore one of them, as after a "&" or nohup,
+# goes on ignoring it.
 STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1}
 HEEDED = {number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN}
 TICK_S = 0.2
@@ -27,12 +29,14 @@ LAUNCHER = os.getpid()
 
 
 def hold_signals() -> None:
-    """From now on signals wait. That of a child's end among them: it wakes up whoever waits for one."""
+    """From now on signals wait. That of a child's end among them: it wakes up whoever waits for
+    one."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED | {signal.SIGCHLD})
 
 
 def release_signals() -> None:
-    """For a program that follows in this process. Its signals are its own again, also one that already waits."""
+    """For a program that follows in this process. Its signals are its own again, also one that
+    already waits."""
     for number in HEEDED:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED | {signal.SIGCHLD})
@@ -90,11 +94,21 @@ def is_asked_to_stop() -> bool:
 def start(command: list, ends_with_us: bool = False, **options) -> subprocess.Popen:
     """Once it returns, the child runs its program. It holds the lock of a set-up that is held."""
     begin = begin_child_that_ends_with_us if ends_with_us else begin_child
-    options = {"stdin": subprocess.DEVNULL, "start_new_session": True, "close_fds": False, "preexec_fn": begin, **options}
+    options = {
+        "stdin": subprocess.DEVNULL,
+        "start_new_session": True,
+        "close_fds": False,
+        "preexec_fn": begin,
+        **options,
+    }
     return subprocess.Popen([str(word) for word in command], **options)
 
 
-def wait(child: subprocess.Popen, on_signal: Callable[[int], None], on_tick: Callable[[], None] | None = None) -> int:
+def wait(
+    child: subprocess.Popen,
+    on_signal: Callable[[int], None],
+    on_tick: Callable[[], None] | None = None,
+) -> int:
     """The child's exit code; 128 and more if a signal has killed it."""
     with signals_held():  # also in a script that does not hold them: else its end would be missed, and waited for without end
         while child.poll() is None:

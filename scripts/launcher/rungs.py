@@ -24,10 +24,18 @@ class Rung(NamedTuple):
     def own_options(self, num_ranks: int, num_steps: int = 1, run: Path | str = "RUN") -> list[str]:
         """The options in a run on so many ranks, of so many steps, in this folder."""
         pipeline_stages = 2 if num_ranks % 2 == 0 else num_ranks
-        values = {"N": num_ranks, "P": pipeline_stages, "R": num_ranks // pipeline_stages,
-                  "S": min(num_steps, 20), "D": max(n for n in range(1, 11) if num_steps % n == 0)}  # fmt: skip
+        values = {
+            "N": num_ranks,
+            "P": pipeline_stages,
+            "R": num_ranks // pipeline_stages,
+            "S": min(num_steps, 20),
+            "D": max(n for n in range(1, 11) if num_steps % n == 0),
+        }
         words = [] if self.options == "-" else self.options.split()
-        return [f"{run}/{word[4:]}" if word.startswith("RUN/") else str(values.get(word, word)) for word in words]
+        return [
+            f"{run}/{word[4:]}" if word.startswith("RUN/") else str(values.get(word, word))
+            for word in words
+        ]
 
 
 def read_rungs(path: Path = FILE, num_microbatches: int = 1, is_corpus: bool = True) -> list[Rung]:
@@ -35,8 +43,11 @@ def read_rungs(path: Path = FILE, num_microbatches: int = 1, is_corpus: bool = T
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
     rungs = [Rung(*line.split("\t")) for line in lines]
     with_one, several = 0, -1
-    return [rung._replace(within=rung.within.split(",")[several if num_microbatches > 1 else with_one])
-            for rung in rungs if rung.when == "always" or is_corpus]  # fmt: skip
+    return [
+        rung._replace(within=rung.within.split(",")[several if num_microbatches > 1 else with_one])
+        for rung in rungs
+        if rung.when == "always" or is_corpus
+    ]
 
 
 def is_corpus(data: str, val_data: str) -> bool:

@@ -1,4 +1,5 @@
-"""python3 scripts/launcher/script.py SCRIPT WORD…: a script of ours. Nobody who stops reading makes it print a stack trace."""
+"""python3 scripts/launcher/script.py SCRIPT WORD…: a script of ours. Nobody who stops reading makes
+it print a stack trace."""
 
 import atexit
 import runpy

@@ -1,4 +1,5 @@
-"""The steps: their names as users type them, and what they say about themselves in their CMakeLists.txt."""
+"""The steps: their names as users type them, and what they say about themselves in their
+CMakeLists.txt."""
 
 import re
 from pathlib import Path
@@ -28,7 +29,9 @@ def read_steps(root: Path = ROOT) -> dict[str, Step]:
             call = re.search(r"ladder_add_step\(\s*(\w+)([^)]*)\)", text)
             if call and call[1] == cmake.parent.name:
                 builds_on = re.search(r"\bBUILDS_ON\s+(\w+)", call[2])
-                steps[call[1]] = Step(cmake.parent.relative_to(root), builds_on[1] if builds_on else None)
+                steps[call[1]] = Step(
+                    cmake.parent.relative_to(root), builds_on[1] if builds_on else None
+                )
     return steps
 
 
@@ -51,18 +54,22 @@ def resolve_step(word: str, *others: str) -> str:
         if step == word or step.startswith((f"{word}_", f"step{word}_")):
             return step
     also = f", and {', '.join(others)}" if others else ""
-    usage_error(f"there is no step '{word}'{nearest(word, known)} The steps: {' '.join(steps)}{also}")
+    usage_error(
+        f"there is no step '{word}'{nearest(word, known)} The steps: {' '.join(steps)}{also}"
+    )
 
 
 def take_step(command: str, words: list[str]) -> tuple[str, list[str]]:
-    """The step of such a command, and the other words. It is the first of them, or stands behind options as the only word that
-    can be a step's name; a number there may be an option's value."""
+    """The step of such a command, and the other words. It is the first of them, or stands behind
+    options as the only word that can be a step's name; a number there may be an option's value."""
     at = 0
     if not words or words[0].startswith("-"):
         names = [name for step in step_names() for name in (step, step.split("_")[0])]
         places = [place for place, word in enumerate(words) if word in names]
         if len(places) != 1:
-            usage_error(f"usage: ./ladder {command} STEP [--ranks N] [options]. The steps: {' '.join(step_names())}")
+            usage_error(
+                f"usage: ./ladder {command} STEP [--ranks N] [options]. The steps: {' '.join(step_names())}"
+            )
         at = places[0]
     return resolve_step(words[at]), [*words[:at], *words[at + 1 :]]
 

@@ -16,11 +16,15 @@ def digits(value: float, count: int = 3) -> str:
 
 
 def table(lines: list[list[str]], numbers_right: bool = False) -> str:
-    """Markdown of these cells, the first line being the head; columns aligned, all but the first to the right if asked."""
+    """Markdown of these cells, the first line being the head; columns aligned, all but the first to
+    the right if asked."""
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
 
     def row(cells):
-        aligned = [text.rjust(w) if i and numbers_right else text.ljust(w) for i, (text, w) in enumerate(zip(cells, widths))]
+        aligned = [
+            text.rjust(w) if i and numbers_right else text.ljust(w)
+            for i, (text, w) in enumerate(zip(cells, widths))
+        ]
         return "| " + " | ".join(aligned) + " |"
 
     rule = ["-" * (w - 1) + ":" if i and numbers_right else "-" * w for i, w in enumerate(widths)]
@@ -28,8 +32,12 @@ def table(lines: list[list[str]], numbers_right: bool = False) -> str:
 
 
 def table_of(rows, columns, numbers_right=False):
-    """A line for each row, a dict. Columns are {heading: cell}: a format such as "{loss:.3f}", or a function of the row."""
-    cells = [[cell.format_map(row) if isinstance(cell, str) else cell(row) for cell in columns.values()] for row in rows]
+    """A line for each row, a dict. Columns are {heading: cell}: a format such as "{loss:.3f}", or a
+    function of the row."""
+    cells = [
+        [cell.format_map(row) if isinstance(cell, str) else cell(row) for cell in columns.values()]
+        for row in rows
+    ]
     return table([list(columns), *cells], numbers_right)
 
 
@@ -43,10 +51,16 @@ def replaced(text, name, content, page="the page"):
 
 def cells_of(text, name):
     """{first cell: {head: cell}} of the table between the two comments of this name."""
-    head, _, *rows = read_table(text.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0])
+    head, _, *rows = read_table(
+        text.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0]
+    )
     return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
 
 
 def read_table(text):
     """The cells of each line: the head, the rule, the rows."""
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    return [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]

@@ -1,5 +1,5 @@
-"""./ladder test: what a newcomer wants to know; or everything, in parts. If one fails, the others still run. CI has a budget of
-time, and each of its runs takes other long parts."""
+"""./ladder test: what a newcomer wants to know; or everything, in parts. If one fails, the others
+still run. CI has a budget of time, and each of its runs takes other long parts."""
 
 import functools
 import os
@@ -25,12 +25,27 @@ from launcher.steps import STEP_NAME, read_steps, step_names, trainer_in
 IS_FULL = bool(os.environ.get("LADDER_FULL"))
 FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
 HUGGINGFACE_STEPS = "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga".split()
-QUICK_TESTS = ["-L", "^(unit|ranks|threads)$", "-LE", "process|overlap",
-               "-E", r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_"]  # fmt: skip
+QUICK_TESTS = [
+    "-L",
+    "^(unit|ranks|threads)$",
+    "-LE",
+    "process|overlap",
+    "-E",
+    r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_",
+]
 SCRIPTS = "check_figures check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
 BENCHMARKS = "memory_vs_theory processes diloco_vs_ddp goodput_vs_kills plan_vs_runs precision_vs_fp32 gpu_vs_python ideas_vs_without".split()
-TEXT_CHECKS = [["scripts/check_links"], ["scripts/check_figures"], ["scripts/delta", "--check"], ["scripts/check_repository_files"], ["scripts/measure_course"]]
-TEXT_CHECKS += [[program, "--self-test"] for program in (*map("scripts/{}".format, SCRIPTS), *map("benchmarks/{}.py".format, BENCHMARKS))]
+TEXT_CHECKS = [
+    ["scripts/check_links"],
+    ["scripts/check_figures"],
+    ["scripts/delta", "--check"],
+    ["scripts/check_repository_files"],
+    ["scripts/measure_course"],
+]
+TEXT_CHECKS += [
+    [program, "--self-test"]
+    for program in (*map("scripts/{}".format, SCRIPTS), *map("benchmarks/{}.py".format, BENCHMARKS))
+]
 TEXT_CHECKS += [["scripts/check_launcher"], ["scripts/check_cluster_scripts"]]
 
 
@@ -61,7 +76,9 @@ def check_each(commands, environment=None):
         if len(running) == 2:
             end_oldest()
         file = tempfile.TemporaryFile("w+", errors="replace")
-        running.append((command, file, start(command, stdout=file, stderr=subprocess.STDOUT, env=environment)))
+        running.append(
+            (command, file, start(command, stdout=file, stderr=subprocess.STDOUT, env=environment))
+        )
     while running:
         end_oldest()
     if failed:
@@ -75,7 +92,8 @@ def set_up(kind):
 
 
 def build_preset(preset, *targets, tests=(), kind=CPU):
-    """These targets, and the programs of this selection of tests, which are known once the folder is configured."""
+    """These targets, and the programs of this selection of tests, which are known once the folder
+    is configured."""
     need_configured(kind, preset, "--preset", preset)
     need_built(preset, *targets, *(programs_of(preset, *tests) if tests else ()))
 
@@ -101,16 +119,23 @@ def train_briefly(program):
     if not STEP_NAME.fullmatch(program.name):
         return check(program, "--dry-run")  # a chapter may need more than options
     with tempfile.TemporaryDirectory() as folder:  # whole rounds of step 9
-        check(program, *"--steps 20 --layers 1 --channels 32 --heads 2 --context 16 --out".split(), f"{folder}/run")
+        check(
+            program,
+            *"--steps 20 --layers 1 --channels 32 --heads 2 --context 16 --out".split(),
+            f"{folder}/run",
+        )
         if not Path(folder, "run/report.json").stat().st_size:
             fail(f"{program} has written no report")
 
 
 @functools.cache
 def time_scale():
-    """How many times as long as on a fast, idle machine a loop takes on two cores at once, rounded up; measured once."""
+    """How many times as long as on a fast, idle machine a loop takes on two cores at once, rounded
+    up; measured once."""
     start_s = time.monotonic()
-    for child in [start([sys.executable, "-c", "for i in range(15_000_000): pass"]) for _ in range(2)]:
+    for child in [
+        start([sys.executable, "-c", "for i in range(15_000_000): pass"]) for _ in range(2)
+    ]:
         finish(child)
     return int(time.monotonic() - start_s) + 1
 
@@ -123,17 +148,33 @@ def limit_s(folder):
 def run_ctest(folder, *selection, **environment):
     """The tests of build/FOLDER. Four at a time on two cores: many wait for processes."""
     environment = {**os.environ, "LADDER_TIME_SCALE": str(limit_s(folder) // 600), **environment}
-    command = ["ctest", "--test-dir", f"build/{folder}", "--timeout", limit_s(folder), "--no-tests=error", "-j4", "--output-on-failure"]
+    command = [
+        "ctest",
+        "--test-dir",
+        f"build/{folder}",
+        "--timeout",
+        limit_s(folder),
+        "--no-tests=error",
+        "-j4",
+        "--output-on-failure",
+    ]
     with log_path(f"ctest-{folder}").open("w") as log:
         reader = Reader(f"ctest-{folder}")
-        code = call([*command, *selection], reader.echo, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        code = call(
+            [*command, *selection],
+            reader.echo,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
     reader.echo()
     if code:
         fail(f"tests of build/{folder} have failed")
 
 
 def programs_of(folder, *selection):
-    """That a selection of tests needs. A test's name is that of its program, followed by the number of ranks."""
+    """That a selection of tests needs. A test's name is that of its program, followed by the number
+    of ranks."""
     listed = output_of(["ctest", "--test-dir", f"build/{folder}", *selection, "-N"])
     return sorted(set(re.findall(r"^ *Test +#\d+: ([a-z0-9_]+)", listed, re.MULTILINE)))
 
@@ -150,12 +191,22 @@ def quick():
 
 
 def alone():
-    """The one without MPI, and so all of common, is built file by file, with LADDER_FULL=1 all are: that finds a source that
-    includes too little, or whose names hide others from the files that are compiled with it."""
-    options, file_by_file = ["-G", "Ninja", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"], ["-DCMAKE_UNITY_BUILD=OFF", "-DCMAKE_BUILD_TYPE=Debug"]
+    """The one without MPI, and so all of common, is built file by file, with LADDER_FULL=1 all are:
+    that finds a source that includes too little, or whose names hide others from the files that are
+    compiled with it."""
+    options, file_by_file = (
+        ["-G", "Ninja", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"],
+        ["-DCMAKE_UNITY_BUILD=OFF", "-DCMAKE_BUILD_TYPE=Debug"],
+    )
     homes = {step: str(folder) for step, (folder, _) in read_steps().items()}
     built = {f"alone-{name}": (name, "-S", homes[name]) for name in next_in_turn(list(homes), 2)}
-    built["alone-without-mpi"] = ("step0_single_gpu", "-S", homes["step0_single_gpu"], "-DLADDER_MPI=OFF", *file_by_file)
+    built["alone-without-mpi"] = (
+        "step0_single_gpu",
+        "-S",
+        homes["step0_single_gpu"],
+        "-DLADDER_MPI=OFF",
+        *file_by_file,
+    )
     for folder, (name, *where) in built.items():
         need_configured(CPU, folder, *where, *options, *(file_by_file if IS_FULL else []))
         need_built(folder, name)
@@ -172,48 +223,79 @@ def exercises():
 
 def exercise_like_a_learner(this):
     with tempfile.TemporaryDirectory() as folder:  # a learner's own files stay as they are
-        command, where, log = ["./ladder", "exercise", this.name], {"LADDER_EXERCISES": folder}, log_path("exercise-stub")
+        command, where, log = (
+            ["./ladder", "exercise", this.name],
+            {"LADDER_EXERCISES": folder},
+            log_path("exercise-stub"),
+        )
         is_to_be_mended = any(exercise.mending_of(stub).exists() for stub in this.stubs())
         reason = "on 1 rank: wrong" if is_to_be_mended else f"not implemented: {this.name}"
         for hard in [[]] if is_to_be_mended else [["--hard"], []]:
             shutil.rmtree(Path(folder, this.name), ignore_errors=True)
             with log.open("w") as file:
-                code = call([*command, *hard], env={**os.environ, **where}, stdout=file, stderr=subprocess.STDOUT)
+                code = call(
+                    [*command, *hard],
+                    env={**os.environ, **where},
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                )
             if code == 0 or reason not in log.read_text():
                 print(log.read_text())
-                fail(f"{this.name}: the stub {'has passed' if code == 0 else 'fails for another reason'}")
+                fail(
+                    f"{this.name}: the stub {'has passed' if code == 0 else 'fails for another reason'}"
+                )
         for stub in this.stubs():
             exercise.copy_solution(stub, Path(folder, this.name, f"{stub.stem}.cpp"))
         check(*command, **where)
 
 
 def sanitizers():
-    """Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
-    three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have. Stubs are
-    left out, because nothing runs in them. So is what runs the same code as others here: exercises, workers that are killed
-    (elastic_test has it), options_test (command_line_test), simulated ranks (world_test) and the parity ladder
-    (thread_ladder_test has its trainers), or only measures time; and there are fewer random histories. With LADDER_FULL=1 the
-    parity ladder runs as well."""
-    left_out = r"(ranks|threads)_[1245]$|^step.*threads_3$|_stub_test|_exercise_test|^(elastic_failure|options|simulated_world)_test$" + ("" if IS_FULL else "|^parity_")
+    """Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process
+    ends. Multi-rank tests run on three ranks: what goes wrong on two goes wrong on three as well,
+    and a third has orders that two do not have. Stubs are left out, because nothing runs in them.
+    So is what runs the same code as others here: exercises, workers that are killed (elastic_test
+    has it), options_test (command_line_test), simulated ranks (world_test) and the parity ladder
+    (thread_ladder_test has its trainers), or only measures time; and there are fewer random
+    histories. With LADDER_FULL=1 the parity ladder runs as well."""
+    left_out = (
+        r"(ranks|threads)_[1245]$|^step.*threads_3$|_stub_test|_exercise_test|^(elastic_failure|options|simulated_world)_test$"
+        + ("" if IS_FULL else "|^parity_")
+    )
     selection = ["-L", "^unit$|^ranks$|^threads$", "-LE", "process|overlap", "-E", left_out]
     build_preset("asan", tests=selection)
-    run_ctest("asan", *selection, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="print_stacktrace=1", LADDER_HISTORIES="30",
-              GTEST_FILTER="-SafetensorsTest.TimeGrows*")
+    run_ctest(
+        "asan",
+        *selection,
+        ASAN_OPTIONS="detect_leaks=0",
+        UBSAN_OPTIONS="print_stacktrace=1",
+        LADDER_HISTORIES="30",
+        GTEST_FILTER="-SafetensorsTest.TimeGrows*",
+    )
 
 
 def races():
-    """libtorch is not built for this sanitizer, which sees its locks and its memory, but not what its kernels read and write.
-    The trainers run in thread_ladder_test; with LADDER_FULL=1 each step's own tests run as well."""
+    """libtorch is not built for this sanitizer, which sees its locks and its memory, but not what
+    its kernels read and write. The trainers run in thread_ladder_test; with LADDER_FULL=1 each
+    step's own tests run as well."""
     selection = ["-L", "^threads$", "-E", "threads_[1245]$" + ("" if IS_FULL else "|^step")]
     build_preset("tsan", tests=selection)
     run_ctest("tsan", *selection)
 
 
 def cuda():
-    """Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that must not happen. Of the test
-    that trains with all steps, its own source is compiled then: one step, in turn, shows that steps build (all with LADDER_FULL=1)."""
-    kind, steps, has_gpu = use_cuda(), next_in_turn(step_names(), 1), bool(output_of(["nvidia-smi", "-L"]))
-    trains_all = [] if has_gpu or IS_FULL else ["tests/CMakeFiles/gpu_ladder_test.dir/Unity/unity_0_cxx.cxx.o"]
+    """Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that
+    must not happen. Of the test that trains with all steps, its own source is compiled then: one
+    step, in turn, shows that steps build (all with LADDER_FULL=1)."""
+    kind, steps, has_gpu = (
+        use_cuda(),
+        next_in_turn(step_names(), 1),
+        bool(output_of(["nvidia-smi", "-L"])),
+    )
+    trains_all = (
+        []
+        if has_gpu or IS_FULL
+        else ["tests/CMakeFiles/gpu_ladder_test.dir/Unity/unity_0_cxx.cxx.o"]
+    )
     selection = ["-L", "gpu", *(["-E", "^gpu_ladder_test"] if trains_all else [])]
     set_up(kind)
     build_preset("cuda", "core_test", *steps, *trains_all, tests=selection, kind=kind)
@@ -227,14 +309,16 @@ def cuda():
 
 
 def find_cuobjdump():
-    """It lists the code for GPUs in a program. Some toolkits lack it, but triton, which comes with torch, brings one."""
+    """It lists the code for GPUs in a program. Some toolkits lack it, but triton, which comes with
+    torch, brings one."""
     toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin/cuobjdump"
     tritons = CUDA.venv.glob("lib/python3*/site-packages/triton/backends/nvidia/bin/cuobjdump")
     return shutil.which("cuobjdump") or shutil.which(toolkit) or str(next(tritons, "cuobjdump"))
 
 
 def fuzz():
-    """A file that makes a reader crash, hang or throw anything but CheckError is kept, .ladder/logs/fuzz-…."""
+    """A file that makes a reader crash, hang or throw anything but CheckError is kept,
+    .ladder/logs/fuzz-…."""
     seeds, seconds = ROOT / "build/fuzz/seeds", os.environ.get("LADDER_FUZZ_SECONDS") or 5
     options = f"-seed=1 -max_total_time={seconds} -max_len=4096 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_funcs=0 -print_final_stats=1"
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
@@ -247,8 +331,16 @@ def fuzz():
         commands = []
         for reader in "safetensors token_file text_file tokenizer chat checkpoint message snapshot wire_format model_config weight_index llm_c_file".split():
             (found := Path(folder, reader)).mkdir()
-            commands.append([f"build/fuzz/tests/fuzz/{reader}_fuzzer", *options.split(), "-dict=tests/fuzz/words.dict",
-                             f"-artifact_prefix={LOGS}/fuzz-{reader}-", str(found), str(seeds / reader)])  # fmt: skip
+            commands.append(
+                [
+                    f"build/fuzz/tests/fuzz/{reader}_fuzzer",
+                    *options.split(),
+                    "-dict=tests/fuzz/words.dict",
+                    f"-artifact_prefix={LOGS}/fuzz-{reader}-",
+                    str(found),
+                    str(seeds / reader),
+                ]
+            )
         check_each(commands, environment)
 
 
@@ -275,7 +367,12 @@ def huggingface():
     with setup_lock():
         python = str(need_environment("huggingface", sees_torch=True) / "bin/python")
     build_preset("release", "logits", "tokenize", "ladder_export", *HUGGINGFACE_STEPS)
-    check_each([[python, script, "--self-test"] for script in ("scripts/check_huggingface", "scripts/check_tokenizer")])
+    check_each(
+        [
+            [python, script, "--self-test"]
+            for script in ("scripts/check_huggingface", "scripts/check_tokenizer")
+        ]
+    )
 
 
 def doxygen():
@@ -329,9 +426,13 @@ BUDGET_S = 45 * 60
 
 
 def parts_of_gate(changed, turn):
-    """What it always runs; then the long parts, those first whose sources have changed. Every turn begins with another one."""
+    """What it always runs; then the long parts, those first whose sources have changed. Every turn
+    begins with another one."""
     always = [name for name in PARTS if name not in (QUICK, *LONG)]
-    return always + sorted(from_turn(list(LONG), turn), key=lambda name: not any(re.search(LONG[name], file) for file in changed))
+    return always + sorted(
+        from_turn(list(LONG), turn),
+        key=lambda name: not any(re.search(LONG[name], file) for file in changed),
+    )
 
 
 def recently_changed():
@@ -339,26 +440,34 @@ def recently_changed():
     git = ["git", "-C", ROOT]
     if not (last_s := output_of([*git, "show", "-s", "--format=%ct", "HEAD"])):
         return []
-    return output_of([*git, "log", f"--since={int(last_s) - 4 * 3600}", "--name-only", "--format="]).splitlines()
+    return output_of(
+        [*git, "log", f"--since={int(last_s) - 4 * 3600}", "--name-only", "--format="]
+    ).splitlines()
 
 
 def run(words):
     parts = "\n".join(f"  {name:12} {what}" for name, (what, _) in PARTS.items())
-    also = (f"'all' runs all the others, {ALL_TAKES}. 'gate', or CI=true, is for CI: of {', '.join(LONG)}, it begins only what it can within "
-            f"{BUDGET_S // 60} minutes, and each time with another one")  # fmt: skip
+    also = (
+        f"'all' runs all the others, {ALL_TAKES}. 'gate', or CI=true, is for CI: of {', '.join(LONG)}, it begins only what it can within "
+        f"{BUDGET_S // 60} minutes, and each time with another one"
+    )
     parser = Parser("test", f"Runs the part quick, or some parts:\n\n{parts}\n\n{also}.")
     parser.add_argument("parts", nargs="*", metavar="PART")
     wanted = parser.parse_args(words).parts or [GATE if os.environ.get("CI") else QUICK]
     for name in wanted:
         if name not in (GATE, ALL, *PARTS):
-            usage_error(f"there is no part '{name}'{nearest(name, PARTS)} The parts: {GATE} {ALL} {' '.join(PARTS)}")
+            usage_error(
+                f"there is no part '{name}'{nearest(name, PARTS)} The parts: {GATE} {ALL} {' '.join(PARTS)}"
+            )
     chosen = [name for name in PARTS if name in wanted or (ALL in wanted and name != QUICK)]
     if is_gate := wanted == [GATE]:
         chosen = parts_of_gate(recently_changed(), num_commits())
     elif GATE in wanted:
         usage_error(f"{GATE} chooses its parts itself: name it alone, or name parts")
     if chosen == [QUICK]:
-        say(f"{PARTS[QUICK][0]}. ./ladder test all runs everything, {ALL_TAKES}: {' '.join(name for name in PARTS if name != QUICK)}")
+        say(
+            f"{PARTS[QUICK][0]}. ./ladder test all runs everything, {ALL_TAKES}: {' '.join(name for name in PARTS if name != QUICK)}"
+        )
     for name in ("LADDER_CUDA", "LADDER_BUILD"):
         os.environ.pop(name, None)  # the part cuda is the one that tests that build
     for log in LOGS.glob("ctest-*.log"):
@@ -378,7 +487,11 @@ def run(words):
     print(f"\n=== parts, {time.monotonic() - start_s:.0f} s in all", *lines, sep="\n")
     if left_out:
         print(f"not run, because {BUDGET_S // 60} minutes had passed: {' '.join(left_out)}")
-    without = ", except those that were not run" if left_out or any("not run" in line for line in lines) else ""
+    without = (
+        ", except those that were not run"
+        if left_out or any("not run" in line for line in lines)
+        else ""
+    )
     print(f"FAILED: {' '.join(failed)}" if failed else f"all parts passed{without}")
     for name, reason in failed.items():  # once more, near the end, where one looks first
         print(f"\n{name} failed: {reason}")
@@ -417,11 +530,20 @@ def show_tests():
     found = []
     for log in LOGS.glob("ctest-*.log"):
         folder = log.stem.removeprefix("ctest-")
-        for name, seconds in re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) .* ([\d.]+) sec", log.read_text(), re.MULTILINE):
+        for name, seconds in re.findall(
+            r"^ *\d+/\d+ Test +#\d+: (\S+) .* ([\d.]+) sec", log.read_text(), re.MULTILINE
+        ):
             share = 100 * float(seconds) / limit_s(folder)
-            found.append((float(seconds), f"{float(seconds):6.0f} s  {share:3.0f}% of its limit  {name}, {folder}"))
+            found.append(
+                (
+                    float(seconds),
+                    f"{float(seconds):6.0f} s  {share:3.0f}% of its limit  {name}, {folder}",
+                )
+            )
     if found:
-        print(f"\n=== the slowest tests; time limits are {time_scale()} times those of a fast machine")
+        print(
+            f"\n=== the slowest tests; time limits are {time_scale()} times those of a fast machine"
+        )
         print(*(line for _, line in sorted(found, reverse=True)[:10]), sep="\n")
     if (log := log_path("ctest-release")).exists():
         summary = re.search(r"^[^\n]*tests passed.*", log.read_text(), re.MULTILINE | re.DOTALL)

@@ -1,8 +1,10 @@
-"""Decides which packages of pip's plan for libtorch to fetch, and says how large they are before anything is downloaded.
+"""Decides which packages of pip's plan for libtorch to fetch, and says how large they are before
+anything is downloaded.
 
-That is the whole plan, if it is for the build of torch that is wanted. Where a CPU build is wanted, a CUDA build will do
-as well: three packages of it are enough for programs that link libtorch_cpu.so, which itself needs libcudart.so and
-libcupti.so. Python cannot import this CPU half, because its module links libtorch_cuda.so and so all other libraries.
+That is the whole plan, if it is for the build of torch that is wanted. Where a CPU build is wanted,
+a CUDA build will do as well: three packages of it are enough for programs that link
+libtorch_cpu.so, which itself needs libcudart.so and libcupti.so. Python cannot import this CPU
+half, because its module links libtorch_cuda.so and so all other libraries.
 """
 
 import os
@@ -31,7 +33,9 @@ Nothing was downloaded. This set-up needs a CPU build; choose one of:
 
 def is_cuda(package):
     """A CUDA library, a package that only a CUDA build needs, or such a build of torch itself."""
-    return bool(CUDA_PACKAGE.match(package["name"].lower()) or CUDA_BUILD.search(package["version"]))
+    return bool(
+        CUDA_PACKAGE.match(package["name"].lower()) or CUDA_BUILD.search(package["version"])
+    )
 
 
 def size_text(packages):
@@ -52,7 +56,9 @@ def judge(packages, wants_cuda):
     if is_cuda_build == wants_cuda:
         return packages, fetching(torch, packages, "", "5 GB" if wants_cuda else "1 GB")
     if is_cuda_build and len(half) == 3:
-        return half, fetching(torch, half, ", the CPU half of a CUDA build (pip found no CPU build)", "1.3 GB")
+        return half, fetching(
+            torch, half, ", the CPU half of a CUDA build (pip found no CPU build)", "1.3 GB"
+        )
     found = f"torch {torch['version']}, {len(packages)} package(s) in all: {size_text(packages)}"
     return [], (TAKES_CPU_BUILD if wants_cuda else TAKES_CUDA_BUILD).format(found)
 
@@ -70,7 +76,9 @@ def num_bytes_at(url):
         if parts.scheme == "file":
             return Path(urllib.request.url2pathname(parts.path)).stat().st_size
         context = ssl.create_default_context(cafile=os.environ.get("PIP_CERT"))
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=20, context=context) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, method="HEAD"), timeout=20, context=context
+        ) as answer:
             return int(answer.headers["Content-Length"])
     except (OSError, ValueError, TypeError):
         return None
@@ -82,9 +90,13 @@ def read_packages(report, size_of=num_bytes_at):
     with ThreadPoolExecutor(8) as pool:
         sizes = list(pool.map(size_of, urls))
     return [
-        {**{key: item["metadata"][key] for key in ("name", "version")}, "num_bytes": size, "is_local": url.startswith("file:")}
+        {
+            **{key: item["metadata"][key] for key in ("name", "version")},
+            "num_bytes": size,
+            "is_local": url.startswith("file:"),
+        }
         for item, url, size in zip(report["install"], urls, sizes)
-    ]  # fmt: skip
+    ]
 
 
 def requirements(packages):

@@ -112,6 +112,10 @@ def help_of(step: str) -> str:
         if row.heading != heading:
             heading = row.heading
             lines += ["", f"{heading}:"]
-        lines += textwrap.wrap(f"  --{row.name:<24} {row.help}", 100, subsequent_indent=" " * 29,
-                               break_on_hyphens=False)  # fmt: skip
+        lines += textwrap.wrap(
+            f"  --{row.name:<24} {row.help}",
+            100,
+            subsequent_indent=" " * 29,
+            break_on_hyphens=False,
+        )
     return "\n".join(lines)
