@@ -1,8 +1,8 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include "step1_ddp_reference/cost_card.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
-#include "step1_ddp_reference/cost_card.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
 #include "step1_ddp_reference/train.hpp"
 

@@ -1,7 +1,7 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include "step1_ddp_reference/cost_card.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
-#include "step1_ddp_reference/cost_card.hpp"
 #include "step2_sharded_data/train.hpp"
 
 namespace ladder::step2 {

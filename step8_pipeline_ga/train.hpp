@@ -6,7 +6,6 @@
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/runner/step_objective.hpp"
-#include "step8_pipeline_ga/stage/pipeline_cut.hpp"
 
 namespace ladder::step8 {
 
@@ -27,16 +26,6 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
 // what other ranks send of the buckets in flight, maybe all. Nothing if each step decides how many
 // microbatches it has.
 std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world_size, int rank);
-
-// A rank's place in the mesh.
-struct Place {
-  int num_stages, stage, num_replicas, replica;
-};
-Place place_of(const TrainOptions& options, int world_size, int rank);
-
-// The activations of each microbatch, from every chunk but the model's last.
-void add_forward_sends(SendPlan& plan, const TrainOptions& options, const Place& place,
-                       const PipelineCut& cut);
 
 // Several numbers of stages, each with several schedules.
 Tries tries(const TrainOptions& options, int world_size);

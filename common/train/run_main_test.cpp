@@ -1,6 +1,6 @@
 // run_main() with ranks that are threads, and trainers that do one thing each.
-#include "common/comm/paced_communicator.hpp"
 #include "common/train/run_main.hpp"
+#include "common/comm/paced_communicator.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>

@@ -1,4 +1,5 @@
 // Step 8's cost card, and what a second model and an objective's metrics add to it.
+#include "step8_pipeline_ga/cost_card.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "common/train/theory.hpp"
