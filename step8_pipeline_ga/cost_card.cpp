@@ -1,4 +1,5 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include "step8_pipeline_ga/cost_card.hpp"
 #include "step8_pipeline_ga/train.hpp"
 
 #include <algorithm>

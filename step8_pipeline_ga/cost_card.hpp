@@ -1,4 +1,4 @@
-// What the cost card of step 8 shares with that of its chapter about objectives.
+// What a pipeline sends, for the cost card of a chapter that trains with it.
 #pragma once
 
 #include "common/train/options/options.hpp"

@@ -8,16 +8,27 @@ namespace ladder {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Null: bytes.
+const TokenizerFiles* files_of(const DataOptions& options) {
+  const bool are_named = options.tokenizer != "auto" && options.tokenizer != "bytes";
+  check(!are_named || options.tokenizer_files != nullptr, "the files of --tokenizer ",
+        options.tokenizer, " have not been read: call finalize()");
+  return options.tokenizer_files.get();
+}
+
+}  // namespace
+
 fs::path tokenizer_path(const DataOptions& options) {
-  if (has_unknown_tokens(options) || options.tokenizer_files == nullptr) return {};
-  return options.tokenizer_files->path();
+  if (has_unknown_tokens(options)) return {};
+  const TokenizerFiles* files = files_of(options);
+  return files == nullptr ? fs::path() : files->path();
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const DataOptions& options) {
-  if (options.tokenizer_files != nullptr) return options.tokenizer_files->open();
-  check(options.tokenizer == "auto" || options.tokenizer == "bytes", "the files of --tokenizer ",
-        options.tokenizer, " have not been read: call finalize()");
-  return std::make_unique<ByteTokenizer>();
+  const TokenizerFiles* files = files_of(options);
+  return files == nullptr ? std::make_unique<ByteTokenizer>() : files->open();
 }
 
 bool has_unknown_tokens(const DataOptions& options) {

@@ -10,10 +10,11 @@
 
 namespace ladder {
 
-// The folder, or the tokenizer.json, of the tokenizer; empty if it is bytes, or unknown.
+// The folder, or the tokenizer.json, of the tokenizer; empty if it is bytes, or unknown. Throws
+// CheckError if --tokenizer names files, and nobody has read them (bpe/named_tokenizer.hpp).
 std::filesystem::path tokenizer_path(const DataOptions& options);
 
-// Throws CheckError if --tokenizer names files, and nobody has read them (bpe/named_tokenizer.hpp).
+// Throws as tokenizer_path().
 std::unique_ptr<Tokenizer> open_tokenizer(const DataOptions& options);
 
 // Whether the data are token ids of which nobody says what they stand for.

@@ -117,8 +117,7 @@ TEST_F(ExportTest, ARunKeepsItsTokenizerAndTheExportBringsIt) {
   const auto do_export = [&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); };
   expect_throws<CheckError>(do_export, {"run/tokenizer", "is missing"});
   for (const std::string from : {"tokens/tokenizer.json", "tokens", "tokens"}) {  // twice the same
-    DataOptions data;
-    data.tokenizer = folder_.path(from);
+    const DataOptions data = with_tokenizer({.tokenizer = folder_.path(from)});
     keep_tokenizer(data, folder_.path("run"));
     EXPECT_EQ(BpeTokenizer(folder_.path("run/tokenizer")).name(), name);
     if (from != "tokens") fs::remove_all(folder_.path("run/tokenizer"));
@@ -137,8 +136,7 @@ class ExportedTokensTest : public ExportTest {
 
   void export_run() {
     for (const char* folder : {"run", "out"}) fs::remove_all(folder_.path(folder));
-    DataOptions data;
-    data.tokenizer = folder_.path("tokens");
+    const DataOptions data = with_tokenizer({.tokenizer = folder_.path("tokens")});
     keep_tokenizer(data, folder_.path("run"));
     export_checkpoint(save(values_, BpeTokenizer(data.tokenizer).name()), folder_.path("out"),
                       at::kFloat);
@@ -274,8 +272,7 @@ TEST_F(ExportTest, ANamedFileIsKeptWithWhatIsReadBesideIt) {
     write_text_file(folder_.path("tokens/tokenizer.json"), "another one");
     write_text_file(folder_.path("tokens/") + beside, R"({"eos_token": "</s>"})");
     write_text_file(folder_.path("tokens/config.json"), R"({"eos_token_id": [256, 3]})");
-    DataOptions data;
-    data.tokenizer = folder_.path("tokens/mine.json");
+    const DataOptions data = with_tokenizer({.tokenizer = folder_.path("tokens/mine.json")});
     keep_tokenizer(data, folder_.path("run"));
     const std::string name = BpeTokenizer(data.tokenizer).name();
     EXPECT_EQ(BpeTokenizer(folder_.path("run/tokenizer")).name(), name);
@@ -289,9 +286,7 @@ TEST_F(ExportTest, ANamedFileIsKeptWithWhatIsReadBesideIt) {
 
 TEST_F(ExportTest, WhatCannotBeKeptIsRefusedBeforeTraining) {
   write_tokenizer(folder_.path("tokens"));
-  DataOptions data;
-  data.tokenizer = folder_.path("tokens");
-  data = with_tokenizer(data);
+  const DataOptions data = with_tokenizer({.tokenizer = folder_.path("tokens")});
   const auto expect = [&](const std::string& file, const std::string& reason) {
     expect_throws<CheckError>([&] { keep_tokenizer(data, folder_.path("run")); }, {file, reason});
     EXPECT_FALSE(fs::exists(folder_.path("run/tokenizer")));
@@ -331,14 +326,12 @@ TEST_F(ExportTest, AnotherTokenizerInTheRunIsRefused) {
   const fs::path checkpoint = save(values_, "bpe of another run");
   expect_throws<CheckError>([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
                             {"run/tokenizer", "'bpe of another run'"});
-  DataOptions data;
-  data.tokenizer = folder_.path("mine");
   fs::create_directory(folder_.path("mine"));
   write_text_file(folder_.path("mine/tokenizer.json"), to_text(byte_tokenizer_json()));
+  const DataOptions data = with_tokenizer({.tokenizer = folder_.path("mine")});
   expect_throws<CheckError>([&] { keep_tokenizer(data, folder_.path("run")); },
                             {"run/tokenizer", "another tokenizer"});
-  data.tokenizer = "bytes";
-  EXPECT_NO_THROW(keep_tokenizer(data, folder_.path("run")));
+  EXPECT_NO_THROW(keep_tokenizer({.tokenizer = "bytes"}, folder_.path("run")));
 }
 
 // transformers looks for these very names.

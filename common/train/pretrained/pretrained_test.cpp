@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/data/tokenizer.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/train/pretrained/pretrained_weights.hpp"
+#include "common/train/pretrained/tokenizer_folder.hpp"
 
 namespace ladder {
 namespace {
@@ -281,6 +283,21 @@ TEST_F(PretrainedTest, TextNeedsATokenizer) {
   options_.output.init_from = folder_.path();
   folder_.write("tokenizer.json", "{}");
   EXPECT_NO_THROW(start().check_can_begin(options_));
+}
+
+// Token ids need none, but the text that they are validated on does.
+TEST_F(PretrainedTest, TheTokenizerIsReadIfAnyDataAreText) {
+  folder_.write("tokenizer.json", "damaged");
+  EXPECT_NO_THROW(finalize(options_));
+  EXPECT_EQ(options_.data.tokenizer_files, nullptr);
+  options_.data.validation_source = "mine.txt";
+  expect_throws<CheckError>([&] { finalize(options_); }, {"tokenizer.json"});
+  Json tokenizer = byte_tokenizer_json();
+  std::swap(tokenizer["model"]["vocab"]["a"], tokenizer["model"]["vocab"]["b"]);
+  folder_.write("tokenizer.json", to_text(tokenizer));
+  finalize(options_);
+  ASSERT_NE(options_.data.tokenizer_files, nullptr);
+  EXPECT_EQ(options_.data.tokenizer_files->open()->text_of('a'), "b");
 }
 
 TEST_F(PretrainedTest, AFolderWithoutAModelIsRefusedFirst) {
