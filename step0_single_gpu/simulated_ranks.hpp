@@ -16,6 +16,7 @@
 
 #include <cstdint>
 
+#include "common/core/check.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/train/options/option_table.hpp"
@@ -32,7 +33,11 @@ struct OracleOptions {
         .number("--simulate-ranks", simulate_ranks, {1, kMostRanks},
                 "play this many ranks in one process, adding up in their order")
         .changes_no_bits();  // a resumed run says so of ranks in general
-    table.moved("--fold", "exact sums have one order: --gradient-sum exact");
+  }
+  void finalize(const TrainOptions& options) const {
+    check_usage(simulate_ranks == 1 || options.gradient_sum == SumMode::kOrdered,
+                "--gradient-sum exact does not go with --simulate-ranks: one process has the same "
+                "sum by itself");
   }
   void shape_batch(BatchShape& batch) const {
     batch.replicas_per_rank = simulate_ranks;

@@ -10,7 +10,6 @@
 #include "common/train/sends.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
-#include "step8_pipeline_ga/cost_card.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"

@@ -54,6 +54,9 @@ void PipelineOptions::finalize(TrainOptions& options) {
               " both say how many microbatches a step has: give only one of them");
   const std::int64_t rows = options.data.microbatch_size, local = local_batch_size;
   const bool has_docs = docs_per_step > 0;
+  check_usage(!has_docs || options.gradient_sum == SumMode::kOrdered,
+              "--gradient-sum exact does not go with --docs-per-step: a step must know how many "
+              "summands it has");
   const auto values = [&] {
     const std::string batch = local != 0
                                   ? concat("--local-batch-size ", local)
@@ -89,17 +92,6 @@ void PipelineOptions::shape_batch(BatchShape& batch) const {
   batch.stages_per_replica = num_stages;
   if (accumulation > 1) batch.multiplied += concat(", --accumulation ", accumulation);
   batch.has_fixed_size = docs_per_step == 0;
-}
-
-void MovedObjectives::declare(OptionTable& table) {
-  for (const char* name :
-       {"--objective", "--dpo-beta", "--dpo-label-smoothing", "--dpo-mean-over", "--dpo-unit",
-        "--dpo-reference", "--dpo-reference-cache", "--prototypes", "--student-temperature",
-        "--teacher-temperature", "--teacher-momentum", "--view-noise", "--sinkhorn-scope"})
-    table.moved(
-        name,
-        "step 8 learns the next token; its chapter has the other objectives: ./ladder train "
-        "objectives --objective dpo, or self_distillation");
 }
 
 int num_stages_of(const TrainOptions& options, int world_size) {

@@ -26,11 +26,6 @@ struct PipelineOptions {
   void shape_batch(BatchShape& batch) const;
 };
 
-// Options that the chapter objectives has: given to step 8, they name its program.
-struct MovedObjectives {
-  void declare(OptionTable& table);
-};
-
 // The stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError naming all
 // values if they do not divide the ranks, if a flush has fewer microbatches, or if a single stage
 // should interleave.

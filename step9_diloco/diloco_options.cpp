@@ -47,14 +47,6 @@ void DilocoOptions::finalize(TrainOptions& options) {
               length);
 }
 
-void MovedOptions::declare(OptionTable& table) {
-  for (const char* name : {"--elastic", "--worker", "--workers", "--min-workers", "--join-timeout",
-                           "--round-timeout", "--patience", "--elastic-key"})
-    table.moved(name,
-                "workers that may die have a program of their own: ./ladder train elastic "
-                "--elastic HOST:PORT (step9_diloco/elastic/README.md)");
-}
-
 std::int64_t steps_per_round(const DilocoOptions& options) {
   return options.sync_every / options.num_fragments;
 }

@@ -23,11 +23,6 @@ struct DilocoOptions {
   void finalize(TrainOptions& options);
 };
 
-// Those of workers that may die, which the chapter elastic/ has now: who gives one is told so.
-struct MovedOptions {
-  void declare(OptionTable& table);
-};
-
 // The inner steps of a round, S: in each round one fragment is averaged.
 std::int64_t steps_per_round(const DilocoOptions& options);
 

@@ -27,7 +27,6 @@ struct LevelOptions {
     table.heading("Levels");
     table.number("--level", level, {1, 9}, "how high").changes_no_bits();
     table.value("--level-rows", has_rows, "rows of its own");
-    table.moved("--old-level", "it is --level now");
   }
   void finalize(TrainOptions& options) {
     check_usage(level < 9 || options.num_steps < 100, "--level 9 is for fewer steps");
@@ -231,10 +230,6 @@ TEST(Options, UnknownOnesNameTheNearest) {
   expect_refusal({"--qwertyuiopasdf"},
                  {"unknown option --qwertyuiopasdf (--help lists those of step_x)"});
   expect_refusal({"stray"}, {"stray"});
-  expect_refusal({"--old-level", "3"}, {"unknown option --old-level: it is --level now"});
-  const TempFolder folder;
-  const std::string file = folder.write("c.toml", "old-level = 3\n");
-  expect_refusal({"--config", file.c_str()}, {"unknown option --old-level: it is --level now"});
 }
 
 // Nobody would be told that it changed nothing.
@@ -445,8 +440,7 @@ TEST(Options, HelpTeaches) {
   EXPECT_TRUE(line.should_exit);
   EXPECT_THAT(line.text,
               AllOf(HasSubstr("Levels"), HasSubstr("--level "), HasSubstr("--warmup-steps"),
-                    HasSubstr("corpus"), HasSubstr("--products auto|onednn|blas=auto"),
-                    ::testing::Not(HasSubstr("--old-level"))));
+                    HasSubstr("corpus"), HasSubstr("--products auto|onednn|blas=auto")));
 }
 
 TEST(Options, AStepHasOptionsOfItsOwn) {

@@ -92,12 +92,10 @@ def own_texts(step: str) -> list[str]:
 
 def check_are_of(step: str, words: list[str]) -> None:
     """Refuses an option that only other steps have, and names them. The trainer itself refuses what
-    nobody has, and an option that has moved."""
+    nobody has."""
     given = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
-    common = {row.name for row in rows_of((ROOT / COMMON).read_text())}
-    for name in (name for name in given if name not in common):
-        if any(f'"--{name}"' in text for text in own_texts(step)):
-            continue
+    own = {row.name for row in options_of(step)}
+    for name in (name for name in given if name not in own):
         others = [each for each in read_steps() if name in (row.name for row in options_of(each))]
         if others:
             steps = f"{', '.join(others[:-1])} and {others[-1]}" if others[1:] else others[0]

@@ -36,7 +36,6 @@ void ObjectiveOptions::declare(OptionTable& table) {
               "the loss is a mean over pairs; or over answer tokens, where a pair counts by the "
               "number of its own")
       .only(kForDpo, is_dpo);
-  table.moved("--dpo-unit", "it is --dpo-mean-over now");
   table
       .value("--dpo-reference", dpo.reference,
              "checkpoint of the frozen model to compare with, the same in every part of a run that "
@@ -78,6 +77,10 @@ void ObjectiveOptions::declare(OptionTable& table) {
 }
 
 void ObjectiveOptions::finalize(TrainOptions& options) {
+  check_usage(
+      kind == ObjectiveKind::kLanguageModel || options.gradient_sum == SumMode::kOrdered,
+      "--gradient-sum exact does not go with --objective: only the next token's microbatches can "
+      "be dealt whole");
   check_usage(distillation.prototypes <= options.model.vocab_size, "--prototypes is ",
               distillation.prototypes, ", it must be at most the size of the vocabulary, which is ",
               options.model.vocab_size);

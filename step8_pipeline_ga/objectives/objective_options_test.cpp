@@ -36,7 +36,6 @@ TEST(ObjectiveOptions, RefuseWhatTheyCannotUse) {
   refused({"--objective", "self_distillation", "--dpo-beta", "0.5"}, "it is for --objective dpo");
   refused({"--sinkhorn-scope", "batch"}, "it is for --objective self_distillation");
   parse({"--prototypes", "32", "--dpo-mean-over", "pairs"});  // their defaults
-  refused({"--dpo-unit", "tokens"}, "unknown option --dpo-unit: it is --dpo-mean-over now");
   refused({"--dpo-label-smoothing", "0.6"}, "--dpo-label-smoothing is 0.6");
   refused({"--prototypes", "1"}, "--prototypes is 1");
   refused({"--objective", "self_distillation", "--prototypes", "259"},

@@ -33,8 +33,6 @@ void ElasticOptions::declare(OptionTable& table) {
              "file with the keys that all workers share (elastic_lighthouse --make-key FILE); "
              "without it they listen on this machine only")
       .changes_no_bits();
-  for (const char* const name : {"--min-workers", "--join-timeout"})
-    table.moved(name, "it is the lighthouse's, for all workers: ./ladder lighthouse --help");
 }
 
 void ElasticOptions::finalize(TrainOptions& options) {

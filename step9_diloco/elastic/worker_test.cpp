@@ -104,8 +104,6 @@ TEST(ElasticOptions, WhatCannotBeIsRefused) {
            {{"--workers", "3", "--worker", "3"},
             "--worker is 3, with --workers 3 it must be from 0 to 2"},
            {{"--worker", "1"}, "from 0 to 0"},
-           {{"--min-workers", "2"}, "it is the lighthouse's"},
-           {{"--join-timeout", "1"}, "it is the lighthouse's"},
            {{"--patience", "1e9"}, "--patience is 1e+09"},
            {{"--wire", "int8"}, "--wire is for ranks of one run"},
        })

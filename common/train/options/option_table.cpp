@@ -109,15 +109,6 @@ OptionTable::Row& OptionTable::flag(const char* name, bool& member, const char* 
   return add({name, concat("[", kBoolType, "]"), "", help}, member, assign, /*can_be_alone=*/true);
 }
 
-void OptionTable::moved(const char* name, const char* where) {
-  const auto refuse = [name, where](const std::string&) {
-    throw UsageError(concat("unknown option ", name, ": ", where));
-  };
-  parser_.add_option_function<std::string>(name, refuse, "")
-      ->expected(0, 1)
-      ->group("");  // not in --help
-}
-
 void check_ranges(const TrainOptions& options) {
   OwnTable(options).table.check_ranges();
 }

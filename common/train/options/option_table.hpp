@@ -104,8 +104,6 @@ class OptionTable {
     };
     return add({name, allowed, shown, help}, current, assign);
   }
-  // An option that other programs have now: whoever gives it is told `where`.
-  void moved(const char* name, const char* where);
 
   const std::vector<Row>& rows() const { return rows_; }
   // The values of the rows, by name. Those under one heading, if one is given.

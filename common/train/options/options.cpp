@@ -110,7 +110,7 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
   return options.data.num_microbatches * batch_shape(options).flushes_per_step;
 }
 
-// What exact sums cannot be had with.
+// What exact sums cannot be had with in any step.
 void check_gradient_sum(const TrainOptions& options) {
   const std::int64_t wanted = options.data.step_microbatches;
   if (options.gradient_sum == SumMode::kOrdered) {
@@ -120,16 +120,9 @@ void check_gradient_sum(const TrainOptions& options) {
         "only with --gradient-sum exact: give that too, or --num-microbatches for each rank");
     return;
   }
-  const BatchShape batch = batch_shape(options);
-  const std::vector<std::pair<bool, std::string>> conflicts = {
-      {options.model.precision.grads != at::kFloat,
-       "--grad-dtype: sums of 16-bit numbers are not exact"},
-      {batch.replicas_per_rank > 1, "--simulate-ranks: one process has the same sum by itself"},
-      {!batch.has_fixed_size, "--docs-per-step: a step must know how many summands it has"},
-      {!batch.is_of_tokens(), "--objective: only the next token's microbatches can be dealt whole"},
-  };
-  for (const auto& [is_given, why] : conflicts)
-    check_usage(!is_given, "--gradient-sum exact does not go with ", why);
+  check_usage(options.model.precision.grads == at::kFloat,
+              "--gradient-sum exact does not go with --grad-dtype: sums of 16-bit numbers are not "
+              "exact");
 }
 
 void check_together(const TrainOptions& options) {
