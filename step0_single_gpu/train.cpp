@@ -24,7 +24,6 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   Optimizer optimizer(flat, grads, options.optimizer);
   const auto& oracle = options.get<OracleOptions>();
   SimulatedRanks ranks(oracle.simulate_ranks, grads);  // 1, or N for the oracle
-  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
   const LossSum loss_sum = loss_of(model, kNextToken);

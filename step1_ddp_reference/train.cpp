@@ -25,7 +25,6 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
   ReferenceDdp ddp(flat, comm);
-  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches = global_batches(options.data, comm.size());
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);  // otherwise ranks could wait for each other forever

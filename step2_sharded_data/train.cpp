@@ -21,7 +21,6 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
   ReferenceDdp ddp(flat, comm);
-  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);

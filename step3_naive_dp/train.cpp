@@ -20,7 +20,6 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   const Model model = build_model(options, flat);
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
-  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);

@@ -23,7 +23,6 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
                             comm);
   Optimizer optimizer(flat, grads, options.optimizer);
-  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);

@@ -112,7 +112,8 @@ TrainState sharded_state(const FlatModel& model, const ShardPlan& plan, Optimize
                          BatchStream& batches, Communicator& comm) {
   const StateTensors parameters = whole_tensors(model.named_params());
   return state_of(stored_parameters(plan, parameters, optimizer, comm),
-                  sharded_tensors(plan, optimizer.state(), comm), optimizer, batches);
+                  sharded_tensors(plan, optimizer.state(), comm), optimizer, batches,
+                  SummedModel{model.layout(), model.leaves()});
 }
 
 }  // namespace ladder

@@ -27,7 +27,6 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   const std::vector<at::Tensor> own_grads = plan.slices_of_full(grads.flat());
   ShardedOptimizer optimizer(plan, plan.slices_of_full(flat.params()), own_grads,
                              options.optimizer);
-  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(sharded_state(flat, plan, optimizer, batches, comm));
   check_same_start(run, batches, comm);

@@ -15,7 +15,8 @@ TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchS
                          Communicator& comm) {
   const StateTensors parameters = sharded_tensors(model.plan(), {{"", model.param_shard()}}, comm);
   return state_of(stored_parameters(model.plan(), parameters, optimizer, comm),
-                  sharded_tensors(model.plan(), optimizer.state(), comm), optimizer, batches);
+                  sharded_tensors(model.plan(), optimizer.state(), comm), optimizer, batches,
+                  SummedModel{model.plan().layout, model.leaves()});
 }
 
 double collective_evaluate(const LossSum& loss_sum, const Microbatches& batches,

@@ -25,7 +25,6 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   const std::vector<at::Tensor> own_params = plan.slices_of_shard(model.param_shard());
   const std::vector<at::Tensor> own_grads = plan.slices_of_shard(sharder.grad_shard());
   ShardedOptimizer optimizer(plan, own_params, own_grads, options.optimizer);
-  const RoundGradients rounding(run.exact_sums(), plan.layout, model.leaves());
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(sharded_state(model, optimizer, batches, comm));
   check_same_start(run, batches, comm);

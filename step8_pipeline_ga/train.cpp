@@ -30,7 +30,6 @@ TrainReport train(const TrainOptions& options, Communicator& comm,
                             mesh.data_parallel);
   Optimizer optimizer(flat, grads, options.optimizer);
   const auto objective = make_objective(options, plan, mesh, flat, optimizer);
-  const RoundGradients rounding(run.exact_sums(), plan.whole, flat.leaves());
   BatchStream batches(step_data(options), objective->shard(replica_shard(options, mesh)));
   const auto state = [&] {
     return stage_state(plan, flat, optimizer, batches, mesh, objective->state);

@@ -11,6 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 
 namespace ladder {
 namespace {
@@ -115,7 +116,7 @@ TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& g
   const StateTensors parameters = stored_parameters(own.flat, inner);
   std::vector<NamedTensor> inner_state = inner.named_state(own.flat.layout());
   TrainState state = state_of(whole_tensors(global.flat.named_params()), whole_tensors(inner_state),
-                              inner, batches);
+                              inner, batches, /*summed=*/{});  // a worker's own have one order
   const at::Tensor loss_scale = saved_loss_scale(run.loss_scaler());
   if (loss_scale.defined()) inner_state.push_back({"loss_scale", loss_scale});
   state.extra_files.push_back(
@@ -139,9 +140,9 @@ TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& g
       {"outer_steps", round.outer_steps},
       {"values_in_flight", round.pseudogradient.defined() ? round.pseudogradient.numel() : 0}};
   state.restore = [&diloco, &inner, &run, average, loss_scale,
-                   restore = std::move(state.restore)](const TrainState& loaded) {
+                   restore = std::move(state.restore)](const LoadedCheckpoint& loaded) {
     restore(loaded);
-    if (!loaded.has_extras) return;
+    if (!loaded.has_read_extras) return;
     if (loss_scale.defined()) {
       const LossScaleState scale = restored_loss_scale(loss_scale);
       // The checkpoint counts worker 0's optimizer steps; this worker has skipped others.

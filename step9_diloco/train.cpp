@@ -24,8 +24,7 @@ namespace ladder::step9 {
 
 TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
-  run.exact_sums().turn_off();                 // a worker's own gradients have one order
-  ModelCopy own(options, layout_of(options));  // this worker's
+  ModelCopy own(options, layout_of(options));                      // this worker's
   ModelCopy global(in_fp32(options), in_fp32(own.flat.layout()));  // everybody's
   FlatGradients grads(own.flat);
   Optimizer inner(own.flat, grads, options.optimizer);

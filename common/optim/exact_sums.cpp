@@ -72,8 +72,12 @@ bool is_zero(const UnitQuanta& unit) {
 
 }  // namespace
 
-void ExactSums::cover(const FlatLayout& whole) {
-  if (!is_on()) return;
+ExactSums::~ExactSums() {
+  for (const auto& [leaf, hook] : hooked_) leaf.remove_hook(hook);
+}
+
+void ExactSums::cover(const FlatLayout& whole, const std::vector<NamedTensor>& leaves) {
+  if (num_microbatches_ == 0) return;
   std::int64_t num_blocks = 0;
   auto tensor = whole.tensors.begin();
   for (const FlatUnit& unit : whole.units) {
@@ -90,6 +94,12 @@ void ExactSums::cover(const FlatLayout& whole) {
   const MemoryScope scope(MemoryCategory::kOther, "quanta");
   quanta_ = at::full({num_blocks}, std::ldexp(1.0, kFirstExponent), at::kFloat);
   scaled_ = quanta_.to(whole.device);  // on a CPU, the same tensor
+  for (const auto& [name, leaf] : leaves) {
+    if (!leaf.requires_grad()) continue;
+    hooked_.push_back({leaf, leaf.register_hook([this, name](const at::Tensor& summand) {
+                         return round(name, summand);
+                       })});
+  }
 }
 
 void ExactSums::set_scale(double scale) {
@@ -186,22 +196,6 @@ std::vector<NamedTensor> ExactSums::quanta_by_unit() const {
 void ExactSums::set_known() {
   is_known_ = true;
   update_scaled();
-}
-
-RoundGradients::RoundGradients(ExactSums& sums, const FlatLayout& whole,
-                               const std::vector<NamedTensor>& leaves) {
-  if (!sums.is_on()) return;
-  sums.cover(whole);
-  for (const auto& [name, leaf] : leaves) {
-    if (!leaf.requires_grad()) continue;
-    hooked_.push_back({leaf, leaf.register_hook([&sums, name](const at::Tensor& summand) {
-                         return sums.round(name, summand);
-                       })});
-  }
-}
-
-RoundGradients::~RoundGradients() {
-  for (const auto& [leaf, hook] : hooked_) leaf.remove_hook(hook);
 }
 
 }  // namespace ladder

@@ -41,12 +41,16 @@ class ExactSums {
  public:
   // Sums have at most so many microbatches, on all ranks together. 0: off; sums are ordered.
   explicit ExactSums(std::int64_t num_microbatches = 0) : num_microbatches_(num_microbatches) {}
-  bool is_on() const { return num_microbatches_ > 0; }
-  void turn_off() { num_microbatches_ = 0; }  // step 9 rounds its averages instead
+  ~ExactSums();  // removes the hooks
+  ExactSums(const ExactSums&) = delete;
+  ExactSums& operator=(const ExactSums&) = delete;
 
-  // The model whose gradients are summed, whole even if this rank has only a part of it.
-  void cover(const FlatLayout& whole);
-  bool is_covered() const { return quanta_.defined(); }
+  // Turns the sums on, for this model, whole even if this rank has only a part of it. A hook on each
+  // of this rank's leaves, which have the names of `whole`, rounds its gradients as they come out of
+  // backward, before autograd adds them to .grad. A weight that two layers use is rounded at each use
+  // (project() in modules.hpp).
+  void cover(const FlatLayout& whole, const std::vector<NamedTensor>& leaves = {});
+  bool is_on() const { return quanta_.defined(); }
 
   // Summands are so many times as large as the gradient from here on: fp16's loss scale, a power of
   // two.
@@ -89,21 +93,7 @@ class ExactSums {
   at::Tensor scaled_;                    // the same times the scale, where gradients are
   double scale_ = 1;
   bool is_known_ = false;
-};
-
-// Rounds gradients as they come out of backward, before autograd adds them to .grad: a hook on each
-// leaf. A weight that two layers use is rounded at each use (project() in modules.hpp). Does nothing if
-// the sums are off. Lifetime: `sums` outlives this.
-class RoundGradients {
- public:
-  // `leaves`: this rank's, by the names that `whole` gives them.
-  RoundGradients(ExactSums& sums, const FlatLayout& whole, const std::vector<NamedTensor>& leaves);
-  ~RoundGradients();
-  RoundGradients(const RoundGradients&) = delete;
-  RoundGradients& operator=(const RoundGradients&) = delete;
-
- private:
-  std::vector<std::pair<at::Tensor, unsigned>> hooked_;  // with the number of the hook
+  std::vector<std::pair<at::Tensor, unsigned>> hooked_;  // leaves, with the number of the hook
 };
 
 }  // namespace ladder

@@ -23,12 +23,9 @@ FlatLayout layout_of(const std::vector<std::int64_t>& numels) {
   return plan_flat_layout(units);
 }
 
-ExactSums sums_over(const FlatLayout& layout, std::int64_t num_microbatches,
-                    const std::vector<double>& learned_from) {
-  ExactSums sums(num_microbatches);
+void begin(ExactSums& sums, const FlatLayout& layout, const std::vector<double>& learned_from) {
   sums.cover(layout);
   EXPECT_FALSE(sums.learn(learned_from));  // the first step, once more
-  return sums;
 }
 
 // Rounds a copy: what nobody else has is rounded in place.
@@ -39,7 +36,8 @@ at::Tensor rounded_by(const ExactSums& sums, const std::string& name, const at::
 // A norm of 1 and 3 microbatches give 2^21 quanta of 2^-18.
 TEST(ExactSums, ASummandBeyondItsShareOfTheRangeIsInfinite) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  ExactSums sums = sums_over(layout_of({1}), 3, {1});
+  ExactSums sums(3);
+  begin(sums, layout_of({1}), {1});
   const auto round = [&](double x) { return sums.round("t0", at::full({1}, x)).item<double>(); };
   for (const double sign : {-1., 1.}) {
     EXPECT_EQ(round(sign * 8), sign * 8);
@@ -148,7 +146,8 @@ TEST(ExactSums, QuantaAreThoseOfAGradientWithoutAScale) {
 
 TEST(ExactSums, SummandsIn16BitsAreRoundedOnce) {
   at::manual_seed(3);
-  const ExactSums sums = sums_over(layout_of({1500}), 3, {1e6, 1e4});
+  ExactSums sums(3);
+  begin(sums, layout_of({1500}), {1e6, 1e4});
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     const at::Tensor values = at::randn({1500}).to(type), before = values.clone();
     const at::Tensor rounded = sums.round("t0", values);
@@ -161,26 +160,28 @@ TEST(ExactSums, SummandsIn16BitsAreRoundedOnce) {
 // Both terms of a sum get the gradient of the sum itself, which the caller holds as well.
 TEST(ExactSums, AGradientThatSomebodyElseHoldsIsNotChanged) {
   at::manual_seed(4);
-  ExactSums sums(3);
   const std::vector<NamedTensor> leaves = {{"t0", at::zeros({5, 8}).set_requires_grad(true)},
                                            {"t1", at::zeros({8, 5}).set_requires_grad(true)}};
   const at::Tensor &a = leaves[0].tensor, &b = leaves[1].tensor;
   const at::Tensor gradient = at::randn({5, 8}), before = gradient.clone();
   const auto backward = [&] { (a + b.t()).backward(gradient); };
+  at::Tensor of_a, of_b;
   {
-    const RoundGradients rounding(sums, layout_of({40, 40}), leaves);
+    ExactSums sums(3);
+    sums.cover(layout_of({40, 40}), leaves);
     EXPECT_FALSE(sums.learn({1e8, 1e4}));
     backward();
     backward();
+    of_a = rounded_by(sums, "t0", before);
+    of_b = rounded_by(sums, "t1", before.t());
+    EXPECT_THAT([&] { sums.round("t2", before); }, ::testing::Throws<CheckError>());
   }
   EXPECT_TRUE(bits_equal(gradient, before));
-  const at::Tensor of_a = rounded_by(sums, "t0", before), of_b = rounded_by(sums, "t1", before.t());
   EXPECT_FALSE(at::equal(of_a, of_b.t()));
   EXPECT_TRUE(bits_equal(a.grad(), of_a + of_a));  // each was rounded before it was added
   EXPECT_TRUE(bits_equal(b.grad(), of_b + of_b));
   backward();  // without hooks again
   EXPECT_TRUE(bits_equal(a.grad(), of_a + of_a + before));
-  EXPECT_THAT([&] { sums.round("t2", before); }, ::testing::Throws<CheckError>());
 }
 
 // A norm that was computed otherwise has none, or those of some ranks; a padded layout has more.

@@ -132,10 +132,11 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
       files_(options, writes_for_all(options, mesh.world.rank())),
       console_(writes_for_all(options, mesh.world.rank()) && !options.output.is_quiet),
       meter_(mesh_.world, report_),
+      exact_sums_(options.gradient_sum == SumMode::kExact
+                      ? microbatches_of_all(options, mesh.num_replicas())
+                      : 0),
       flops_per_token_(training_flops(options.model)) {
   if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
-  if (options.gradient_sum == SumMode::kExact)
-    exact_sums_ = ExactSums(microbatches_of_all(options, mesh.num_replicas()));
   if (options.device.is_cpu() && !has_instructions_for(options.model.precision.params))
     console_.line(
         "this CPU has no instructions for such numbers: products are computed in fp32, and what is "
@@ -147,8 +148,7 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
 void Run::resume(TrainState state) {
   const Span span("load");
   const OutputOptions& output = options_.output;
-  check_usage(!exact_sums_.is_on() || exact_sums_.is_covered(),
-              "--gradient-sum exact is for steps 0 ", "to 9, not for ", options_.step);
+  if (state.summed) exact_sums_.cover(state.summed->whole, state.summed->leaves);
   batches_ = state.batches;
   if (exact_sums_.is_on()) state.extra_files.push_back(quanta_file());
   state.model = options_.model;
@@ -164,7 +164,6 @@ void Run::resume(TrainState state) {
   std::string hashes;
   if (checkpoint) {
     hashes = load(*checkpoint, state);
-    state.restore(state);
   } else if (!output.init_from.empty()) {
     check(options_.start != nullptr, "--init-from ", output.init_from,
           " has not been looked at: call finalize()");
@@ -199,7 +198,7 @@ void Run::resume(TrainState state) {
            {"is the checkpoint to resume from the newest in --out", saved_step_ == step_}});
 }
 
-std::string Run::load(const fs::path& checkpoint, TrainState& state) {
+std::string Run::load(const fs::path& checkpoint, const TrainState& state) {
   const fs::path& out = files_.folder();
   // Every rank looks, because all must know whether this state is already saved.
   const std::vector<fs::path> all = files_.checkpoints();
@@ -211,7 +210,7 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   files_.continue_from(checkpoint);
   step_ = loaded.step;
-  if (exact_sums_.is_on() && state.has_extras) exact_sums_.set_known();
+  if (exact_sums_.is_on() && loaded.has_read_extras) exact_sums_.set_known();
   if (loaded.loss_scale) {
     loss_scaler_.restore(*loaded.loss_scale);
     const double begun_with = loaded.config.value("loss-scale", options_.loss_scale.initial);
@@ -238,7 +237,7 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
   }
   const bool has_workers =
       !loaded.extra_hashes.empty() && !loaded.extra_hashes.contains(kQuantaFile);
-  if (has_workers && !state.has_extras) {
+  if (has_workers && !loaded.has_read_extras) {
     console_.line(concat("this checkpoint also holds what was each worker's own (",
                          loaded.extra_hashes.begin()->first,
                          " …), which only the step that saved it "
@@ -246,6 +245,7 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
                          count_of(saved_ranks, "rank"),
                          ": here, training goes on from the global parameters"));
   }
+  state.restore(loaded);
   const std::string changes = describe_changes(loaded, options_, *state.data_contents);
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
   return loaded.param_hash + " " + loaded.optimizer_hash;

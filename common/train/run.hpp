@@ -81,7 +81,8 @@ class Run {
   Run(const TrainOptions& options, const Mesh& mesh);
 
   // Reads the checkpoint that --resume names or, if there is none, the parameters of --init-from,
-  // into this state; changes nothing if neither is given.
+  // into this state; changes nothing if neither is given. From here on, --gradient-sum exact rounds
+  // what backward adds to the gradients of state.summed.
   void resume(TrainState state);
 
   // True while there is a step to take. The report counts the memory in use at this call as what is
@@ -95,8 +96,7 @@ class Run {
   void continue_from(std::int64_t step);
   double learning_rate() const { return learning_rate_; }  // skipped steps do not move the schedule
   double loss_scale() const { return loss_scaler_.scale(); }  // of the next backward; or 1
-  // What --gradient-sum exact rounds gradients to; off by default.
-  ExactSums& exact_sums() { return exact_sums_; }
+  ExactSums& exact_sums() { return exact_sums_; }  // of --gradient-sum exact; else they are off
   // Decides, once per step, from the norm of the whole gradient, whether the optimizer takes it: not
   // if fp16's gradients have overflowed, anywhere. The loss scale changes with it (loss_scaler.hpp).
   // Nor if an exact sum does not fit its quanta: then nothing of the step is recorded, the batch
@@ -139,7 +139,7 @@ class Run {
   ExtraFile quanta_file() const;
   bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
   std::string load(const std::filesystem::path& checkpoint,
-                   TrainState& state);  // returns its hashes
+                   const TrainState& state);  // returns its hashes
   void write_state(TrainState state);
   void log_step(std::int64_t step, const StepRecord& record);
 

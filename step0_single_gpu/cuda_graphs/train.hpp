@@ -5,6 +5,13 @@
 
 namespace ladder::cuda_graphs {
 
+struct GraphOptions {
+  void finalize(const TrainOptions& options) const {  // a graph calls no hooks
+    check_usage(options.gradient_sum == SumMode::kOrdered,
+                "--gradient-sum exact is for steps 0 to 9, not for ", options.step);
+  }
+};
+
 // To the same bits as step 0. Throws UsageError in a world of several ranks.
 TrainReport train(const TrainOptions& options, Communicator& comm);
 
@@ -20,7 +27,7 @@ inline Trainer trainer() {
       .state_bytes = state_bytes,
       .sends = step0::sends,
       .tries = never,
-      .options = {.device = at::kCUDA, .own = step_options<OracleOptions>()},
+      .options = {.device = at::kCUDA, .own = step_options<OracleOptions, GraphOptions>()},
   };
 }
 

@@ -88,7 +88,7 @@ TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer&
         rounded_to(parameters, staged_tensors(places_of(plan, {""}, masters), mesh), optimizer);
   }
   TrainState state = state_of(parameters, staged_tensors(places_of(plan, suffixes, own), mesh),
-                              optimizer, batches);
+                              optimizer, batches, SummedModel{plan.whole, model.leaves()});
   state.reference_hash = added.reference_hash;
   return state;
 }

@@ -44,6 +44,8 @@ void ElasticOptions::finalize(TrainOptions& options) {
               " it must be from 0 to ", num_workers - 1);
   check_usage(options.get<DilocoOptions>().wire == WireFormat::kFp32,
               "--wire is for ranks of one run: values travel between workers in fp32");
+  check_usage(options.gradient_sum == SumMode::kOrdered,
+              "--gradient-sum exact is for steps 0 to 9, not for ", options.step);
   check_usage(options.device.is_cpu(),
               "workers that may die train on the CPU: leave out --device cuda");
 }

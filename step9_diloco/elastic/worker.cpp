@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/options/option_table.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
@@ -54,9 +55,9 @@ TrainState with_last_quorum(TrainState state, ElasticAverager& workers) {
   state.extra_counts["lighthouse_epoch"] = static_cast<std::int64_t>(last.lighthouse_epoch);
   state.extra_counts["quorum"] = last.id;
   state.history = {static_cast<std::int64_t>(last.lighthouse_epoch), last.id};
-  state.restore = [&workers, restore = std::move(state.restore)](const TrainState& loaded) {
+  state.restore = [&workers, restore = std::move(state.restore)](const LoadedCheckpoint& loaded) {
     restore(loaded);
-    if (!loaded.has_extras) return;
+    if (!loaded.has_read_extras) return;
     const auto count = [&](const char* name) {
       const auto found = loaded.extra_counts.find(name);
       return found == loaded.extra_counts.end() ? 0 : found->second;

@@ -47,13 +47,15 @@ TEST(WorkerState, TheRunGoesOnFromTheDonorsRoundOrItsOwnLastOne) {
 }
 
 TEST(WorkerState, ACheckpointSaysHowNewItIs) {
-  const auto ignore = [](const TrainState&) {};
+  const auto ignore = [](const LoadedCheckpoint&) {};
   ElasticAverager saved({}, say_nothing), resumed({}, say_nothing), former({}, say_nothing);
   const History history = {kMostId, {9, 7}};  // the largest run that there can be
   saved.restore(history);
-  TrainState checkpoint = with_last_quorum({.restore = ignore}, saved);
-  EXPECT_EQ(checkpoint.history, (std::vector<std::int64_t>{9, 7}));
-  checkpoint.has_extras = true;
+  const TrainState state = with_last_quorum({.restore = ignore}, saved);
+  EXPECT_EQ(state.history, (std::vector<std::int64_t>{9, 7}));
+  LoadedCheckpoint checkpoint;
+  checkpoint.extra_counts = state.extra_counts;
+  checkpoint.has_read_extras = true;
   with_last_quorum({.restore = ignore}, resumed).restore(checkpoint);
   EXPECT_EQ(resumed.history(), history);
   const Json counts = checkpoint.extra_counts;
@@ -106,6 +108,7 @@ TEST(ElasticOptions, WhatCannotBeIsRefused) {
            {{"--worker", "1"}, "from 0 to 0"},
            {{"--patience", "1e9"}, "--patience is 1e+09"},
            {{"--wire", "int8"}, "--wire is for ranks of one run"},
+           {{"--gradient-sum", "exact"}, "for steps 0 to 9, not for elastic"},
        })
     expect_refused(elastic::trainer(), words, {message});
   parse_words(elastic::trainer(), {"--elastic", "10.0.0.1:1", "--elastic-key", "key"});

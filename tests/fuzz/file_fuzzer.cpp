@@ -59,11 +59,11 @@ void checkpoint(const Input& file) {
   const std::filesystem::path path = checkpoint / kCheckpointFiles[which % kCheckpointFiles.size()];
   const std::string good = read_text_file(path);
   std::ofstream(path, std::ios::binary) << file.bytes.substr(1);
-  TrainState state = small_state();
+  const TrainState state = small_state();
   reads_or_refuses([&] {
     const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
-    must_hold(loaded.step >= 0 && state.optimizer_steps >= 0 && state.data.epoch >= 0 &&
-              state.data.samples >= 0 && loaded.config.is_object());
+    must_hold(loaded.step >= 0 && loaded.optimizer_steps >= 0 && loaded.data.epoch >= 0 &&
+              loaded.data.samples >= 0 && loaded.config.is_object());
   });
   reads_or_refuses([&] { load_parameters(checkpoint, state); });
   std::ofstream(path, std::ios::binary) << good;

@@ -328,22 +328,20 @@ LoadedCheckpoint describe_checkpoint(const fs::path& checkpoint) {
   }
 }
 
-LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
-  const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
+LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, const TrainState& state) {
+  LoadedCheckpoint saved = describe_checkpoint(checkpoint);
   check_same_model(saved, state, checkpoint);
   check_same_reference(saved, state, checkpoint);
   std::vector<TensorFile> files;
   files.push_back(parameters_of(checkpoint, state, saved));
   files.emplace_back(checkpoint / "optimizer.safetensors", state.optimizer, saved.optimizer_hash);
-  state.has_extras = has_all_extras(saved.extra_hashes, state);
-  for (ExtraFile& file : state.extra_files) {
-    if (!state.has_extras || !file.is_read_here) continue;
-    if (file.as_saved) file.tensors = file.as_saved(saved.extra_counts);
-    files.emplace_back(checkpoint / file.name, file.tensors, saved.extra_hashes.at(file.name));
+  saved.has_read_extras = has_all_extras(saved.extra_hashes, state);
+  for (const ExtraFile& file : state.extra_files) {
+    if (!saved.has_read_extras || !file.is_read_here) continue;
+    files.emplace_back(checkpoint / file.name,
+                       file.as_saved ? file.as_saved(saved.extra_counts) : file.tensors,
+                       saved.extra_hashes.at(file.name));
   }
-  if (state.has_extras) state.extra_counts = saved.extra_counts;
-  state.optimizer_steps = saved.optimizer_steps;
-  state.data = saved.data;
   for (TensorFile& file : files) file.read();
   return saved;
 }

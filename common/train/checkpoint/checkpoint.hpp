@@ -63,17 +63,18 @@ struct LoadedCheckpoint {
   std::string reference_hash;                       // as in TrainState
   std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
   std::map<std::string, std::int64_t> extra_counts;
-  std::vector<std::int64_t> history;         // as in TrainState
+  bool has_read_extras = false;       // load_checkpoint() has: they were just those of the state
+  std::vector<std::int64_t> history;  // as in TrainState
   std::optional<LossScaleState> loss_scale;  // of a run that has, or once had, fp16
 };
 
-// Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the
+// Copies a checkpoint into the state's tensors; state.restore() takes the rest. Checks first: if the
 // checkpoint is damaged or belongs to another model (what no shape tells included), optimizer, tokenizer or
 // reference model, throws CheckError naming the file and both values before any tensor changes.
 // Only a wrong hash is found after the tensors have been read. Extra files are read if the
 // checkpoint has just those that the state has; otherwise they stay unread, and the state's own
 // stay as they are.
-LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, const TrainState& state);
 
 // Loads only the parameters, to start a new run from them. Checks names, shapes, tokenizer
 // and what no shape tells in the same way. Returns their hash.

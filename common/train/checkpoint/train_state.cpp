@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/train/checkpoint/checkpoint.hpp"
+
 namespace ladder {
 
 namespace {
@@ -16,7 +18,8 @@ Json contents_of(const Dataset& data) {
 
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
   return state_of(stored_parameters(model, optimizer),
-                  whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);
+                  whole_tensors(optimizer.named_state(model.layout())), optimizer, batches,
+                  SummedModel{model.layout(), model.leaves()});
 }
 
 StateTensors stored_parameters(const FlatModel& model, Optimizer& optimizer) {
@@ -45,13 +48,13 @@ StateTensors rounded_to(const StateTensors& parameters, const StateTensors& mast
 }
 
 TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
-                    BatchStream& batches) {
+                    BatchStream& batches, std::optional<SummedModel> summed) {
   TrainState state = {std::move(parameters),
                       std::move(optimizer_tensors),
                       optimizer.num_steps(),
                       batches.position(),
                       batches.training_data().tokenizer(),
-                      [&optimizer, &batches](const TrainState& loaded) {
+                      [&optimizer, &batches](const LoadedCheckpoint& loaded) {
                         optimizer.set_num_steps(loaded.optimizer_steps);
                         batches.seek(loaded.data);
                       },
@@ -59,6 +62,7 @@ TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Opt
   state.data_contents =
       std::make_shared<Json>(Json{{"training", contents_of(batches.training_data())},
                                   {"validation", contents_of(batches.validation_data())}});
+  state.summed = std::move(summed);
   return state;
 }
 

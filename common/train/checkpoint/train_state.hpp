@@ -27,6 +27,14 @@ struct ExtraFile {
   std::function<StateTensors(const std::map<std::string, std::int64_t>& counts)> as_saved = {};
 };
 
+// A model whose gradients are summed over microbatches and ranks.
+struct SummedModel {
+  FlatLayout whole;                 // even if this rank has only a part of it
+  std::vector<NamedTensor> leaves;  // that this rank has, by the names of `whole`
+};
+
+struct LoadedCheckpoint;  // checkpoint.hpp
+
 // Tensors are accessed in place; no copy is made.
 struct TrainState {
   StateTensors parameters;
@@ -34,8 +42,8 @@ struct TrainState {
   std::int64_t optimizer_steps = 0;
   DataPosition data;
   std::string tokenizer;
-  // Passes optimizer_steps and data, once loaded, to the optimizer and the batch stream.
-  std::function<void(const TrainState& loaded)> restore = {};
+  // Passes on what is no tensor: to the optimizer its steps, to the batch stream its position, ….
+  std::function<void(const LoadedCheckpoint& loaded)> restore = {};
   BatchStream* batches = nullptr;  // of this rank, for the report and a step back; not stored
   std::vector<ExtraFile> extra_files = {};
   std::map<std::string, std::int64_t> extra_counts = {};
@@ -43,11 +51,12 @@ struct TrainState {
   // of two histories the lexicographically larger one is the newer, whatever the steps. Empty: the
   // higher step is the newer.
   std::vector<std::int64_t> history = {};
-  bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
   std::optional<ModelOptions> model = {};  // nothing: what no shape tells of it is not known
   std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
   // What the training and the validation data are: {"samples", "tokens", "hash"} by name.
   KnownJson data_contents = {};
+  // What --gradient-sum exact rounds; not stored. Nothing: there are no sums whose order matters.
+  std::optional<SummedModel> summed = {};
 };
 
 // The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.
@@ -55,7 +64,7 @@ TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream&
 
 // The state with these tensors instead of a whole replica's.
 TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
-                    BatchStream& batches);
+                    BatchStream& batches, std::optional<SummedModel> summed);
 
 // What a checkpoint stores of a whole replica's parameters, in fp32: their masters, or themselves.
 StateTensors stored_parameters(const FlatModel& model, Optimizer& optimizer);
