@@ -35,7 +35,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);  // or skip it
     grads.zero();  // in place: the next step reuses these 4 bytes per parameter
-    run.record({loss, clip.norm, parameter_norm(flat), num_targets, run.stop_requested()});
+    run.end_step({loss, clip.norm, parameter_norm(flat), num_targets, run.stop_requested()});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     if (run.should_evaluate()) run.record_validation(evaluate(loss_sum, batches.validation()));
   }

@@ -35,7 +35,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
-    run.record({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
+    run.end_step({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     if (run.should_evaluate()) {
       run.record_validation(evaluate(loss_sum, batches.validation(), comm));

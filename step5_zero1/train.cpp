@@ -44,7 +44,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
     all_gather_parameters(flat, comm);  // fetches the slices that the other ranks updated
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
-    run.record({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
+    run.end_step({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(sharded_state(flat, plan, optimizer, batches, comm));
     if (run.should_evaluate()) {
       run.record_validation(evaluate(loss_sum, batches.validation(), comm));

@@ -42,7 +42,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
     sharder.zero_grad();
     const double param_norm = sharded_norm(own_params, comm);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
-    run.record({sums.loss, clip.norm, param_norm, num_targets, sums.is_stop_requested});
+    run.end_step({sums.loss, clip.norm, param_norm, num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(sharded_state(model, optimizer, batches, comm));
     if (run.should_evaluate()) {
       run.record_validation(collective_evaluate(loss_sum, batches.validation(), comm));

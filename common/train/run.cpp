@@ -134,8 +134,7 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
       meter_(mesh_.world, report_),
       exact_sums_(options.gradient_sum == SumMode::kExact
                       ? microbatches_of_all(options, mesh.num_replicas())
-                      : 0),
-      flops_per_token_(training_flops(options.model)) {
+                      : 0) {
   if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
   if (options.device.is_cpu() && !has_instructions_for(options.model.precision.params))
     console_.line(
@@ -170,7 +169,7 @@ void Run::resume(TrainState state) {
     hashes = options_.start->load(state, options_.model.tie_embeddings);
     console_.line("starting from the parameters of " + options_.start->describe());
   }
-  report_.first_step = step_;
+  report_.first_step = steps_.taken;
   const Json training = state.data_contents->value("training", Json());
   const BatchShape batch = batch_shape(options_);
   const double step_share =
@@ -192,10 +191,10 @@ void Run::resume(TrainState state) {
     console_.line("ignored             members of the data's lines that say nothing here: " +
                   names);
   resumed_from_ = std::make_shared<Json>(
-      Json{{"steps taken", step_},
+      Json{{"steps taken", steps_.taken},
            {"hashes of the checkpoint to resume from", hashes},
            {"hash of the reference model", state.reference_hash},
-           {"is the checkpoint to resume from the newest in --out", saved_step_ == step_}});
+           {"is the checkpoint to resume from the newest in --out", steps_.saved == steps_.taken}});
 }
 
 std::string Run::load(const fs::path& checkpoint, const TrainState& state) {
@@ -209,7 +208,7 @@ std::string Run::load(const fs::path& checkpoint, const TrainState& state) {
         ": choose another --out for another continuation");
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   files_.continue_from(checkpoint);
-  step_ = loaded.step;
+  steps_.taken = loaded.step;
   if (exact_sums_.is_on() && loaded.has_read_extras) exact_sums_.set_known();
   if (loaded.loss_scale) {
     loss_scaler_.restore(*loaded.loss_scale);
@@ -218,23 +217,23 @@ std::string Run::load(const fs::path& checkpoint, const TrainState& state) {
       console_.line(concat("the loss scale goes on at ", loss_scaler_.scale(), ": --loss-scale ",
                            options_.loss_scale.initial, " is for a run that begins"));
   }
-  check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
-              " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
+  check_usage(loaded.step <= options_.num_steps, "--steps ", options_.num_steps,
+              " counts from the start, but ", checkpoint.string(), " is already at step ",
+              loaded.step);
   if (is_own) {  // then the state of this step is already saved
-    saved_step_ = step_;
-    files_.began_with(step_);
+    steps_.saved = loaded.step;
+    files_.began_with(loaded.step);
     report_.param_hash = loaded.param_hash;
   }
-  console_.line(concat("resumed after step ", step_, " from ", checkpoint.string()));
+  console_.line(concat("resumed after step ", loaded.step, " from ", checkpoint.string()));
   const std::int64_t saved_ranks = loaded.config.contains("ranks")
                                        ? count_in(loaded.config, "ranks", checkpoint / "state.json")
                                        : num_replicas();
-  if (saved_ranks != num_replicas()) {
+  if (saved_ranks != num_replicas())
     console_.line(concat("saved by ", count_of(saved_ranks, "rank"), ", now on ", num_replicas(),
                          exact_sums_.is_on() ? ""
                                              : ": steps now see different rows and sum gradients "
                                                "in another order"));
-  }
   const bool has_workers =
       !loaded.extra_hashes.empty() && !loaded.extra_hashes.contains(kQuantaFile);
   if (has_workers && !loaded.has_read_extras) {
@@ -253,30 +252,29 @@ std::string Run::load(const fs::path& checkpoint, const TrainState& state) {
 
 void Run::continue_from(std::int64_t step) {
   files_.go_on_after(step);
-  step_ = step;
-  saved_step_ = -1;
+  steps_.taken = step;
+  steps_.saved = -1;
 }
 
 bool Run::next_step() {
-  if (!has_started_) {
-    has_started_ = true;
+  if (!std::exchange(steps_.have_begun, true)) {
     StopSignal::begin_training();
-    files_.open(options_, step_);
+    files_.open(options_, steps_.taken);
     reset_memory_peaks();
   }
   meter_.read_held_memory();
   if (is_done()) return false;
-  meter_.begin_step(step_ + 1);
+  meter_.begin_step(steps_.taken + 1);
   exact_sums_.set_scale(loss_scaler_.scale());
-  learning_rate_ = ladder::learning_rate(options_.lr, step_ - loss_scaler_.state().skipped_steps,
-                                         options_.num_steps);
-  mesh_.world.begin_step(step_ + 1);
+  steps_.learning_rate = ladder::learning_rate(
+      options_.lr, steps_.taken - loss_scaler_.state().skipped_steps, options_.num_steps);
+  mesh_.world.begin_step(steps_.taken + 1);
   return true;
 }
 
 bool Run::decide_step(const Clipping& clip) {
-  is_repeating_ = !exact_sums_.learn(clip.scaled.block_sums);
-  if (is_repeating_) {
+  steps_.is_repeated = !exact_sums_.learn(clip.scaled.block_sums);
+  if (steps_.is_repeated) {
     ++report_.repeated_steps;
     batches_->step_back();
     return false;
@@ -290,26 +288,27 @@ bool Run::decide_step(const Clipping& clip) {
   }
   if (!is_taken) {
     ++report_.skipped_steps;
-    console_.line(concat("step ", step_ + 1, ": a gradient overflowed; step skipped, loss scale ",
-                         before, " -> ", loss_scaler_.scale()));
+    console_.line(concat("step ", steps_.taken + 1,
+                         ": a gradient overflowed; step skipped, loss scale ", before, " -> ",
+                         loss_scaler_.scale()));
   }
   return is_taken;
 }
 
-void Run::record(const StepRecord& record) {
-  if (is_repeating_) return;
+void Run::end_step(const StepRecord& record) {
+  if (steps_.is_repeated) return;  // next_step() begins it again
   end_step();
-  this->record(std::vector{record});
+  this->record({record});
 }
 
 void Run::end_step() {
-  report_.learning_rates.push_back(learning_rate_);
+  report_.learning_rates.push_back(steps_.learning_rate);
   meter_.end_step();
-  unrecorded_steps_.push_back(++step_);
+  steps_.unrecorded.push_back(++steps_.taken);
 }
 
 void Run::record(const std::vector<StepRecord>& records) {
-  const std::vector<std::int64_t> steps = std::exchange(unrecorded_steps_, {});
+  const std::vector<std::int64_t> steps = std::exchange(steps_.unrecorded, {});
   for (std::size_t i = 0; i < records.size(); ++i) log_step(steps.at(i), records[i]);
   meter_.count_traffic();
 }
@@ -330,11 +329,11 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   report_.param_norms.push_back(record.param_norm);
   report_.denominators.push_back(static_cast<std::int64_t>(record.denominator));
   report_.metrics.push_back(record.metrics);
-  is_stopping_ = record.is_stop_requested;
+  steps_.is_stopping = record.is_stop_requested;
 
   const BatchShape batch = batch_shape(options_);
   const bool is_logged =
-      step % options_.output.log_every == 0 || i == 0 || (step == step_ && is_done());
+      step % options_.output.log_every == 0 || i == 0 || (step == steps_.taken && is_done());
   if (i == 1) pace_ = {};  // without the warm-up
   pace_.add(record.denominator, seconds);
   pace_since_line_.add(record.denominator, seconds);
@@ -345,7 +344,7 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   if (i > 0) seconds_left = (options_.num_steps - step) * seconds_per_step;
   const bool is_tokens = batch.is_of_tokens();
   const double speed = pace_since_line_.per_second();
-  const std::int64_t flops = is_tokens ? flops_per_token_ : 0;
+  const std::int64_t flops = is_tokens ? training_flops(options_.model) : 0;
   const std::int64_t peak_bytes = has_own_ledger(options_) ? read_memory().peak_bytes : 0;
   console_.progress({step, options_.num_steps, record, report_.learning_rates[i], speed, seconds,
                      seconds_left, batch.mean_over, speed * static_cast<double>(flops), peak_bytes},
@@ -369,15 +368,16 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
 
 bool Run::should_evaluate() const {
   const std::int64_t every = options_.output.eval_every;
-  return every > 0 && !is_stopping_ && !is_repeating_ &&
-         (step_ % every == 0 || step_ == options_.num_steps);
+  return every > 0 && !steps_.is_stopping && !steps_.is_repeated &&
+         (steps_.taken % every == 0 || steps_.taken == options_.num_steps);
 }
 
 void Run::record_validation(double loss, const Metrics& metrics) {
   if (loss == kStoppedLoss) return;
-  ValidationLoss& entry = report_.val_losses.emplace_back(ValidationLoss{step_, loss, metrics});
-  std::string text = concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss);
-  Json line = {{"step", step_}, {"val_loss", finite_or_null(loss)}};
+  const std::int64_t step = steps_.taken;
+  ValidationLoss& entry = report_.val_losses.emplace_back(ValidationLoss{step, loss, metrics});
+  std::string text = concat("step ", step, "/", options_.num_steps, "   validation loss ", loss);
+  Json line = {{"step", step}, {"val_loss", finite_or_null(loss)}};
   const TargetText validated = batches_ == nullptr ? TargetText() : batches_->validation_text();
   if (batch_shape(options_).is_of_tokens() && validated.num_bytes > 0) {
     entry.nats_per_byte = loss * static_cast<double>(validated.num_targets) /
@@ -394,7 +394,7 @@ void Run::record_validation(double loss, const Metrics& metrics) {
 }
 
 bool Run::should_sample() const {
-  return !options_.output.sample.empty() && !is_stopping_ && step_ == options_.num_steps;
+  return !options_.output.sample.empty() && !steps_.is_stopping && is_done();
 }
 
 void Run::record_sample(const std::string& text) {
@@ -402,8 +402,8 @@ void Run::record_sample(const std::string& text) {
 }
 
 bool Run::should_save() const {
-  return options_.output.save_every > 0 && step_ % options_.output.save_every == 0 &&
-         step_ != saved_step_ && !is_repeating_;
+  return options_.output.save_every > 0 && steps_.taken % options_.output.save_every == 0 &&
+         steps_.taken != steps_.saved && !steps_.is_repeated;
 }
 
 void Run::save(const TrainState& state) {
@@ -416,10 +416,10 @@ ExtraFile Run::quanta_file() const {
 }
 
 void Run::write_state(TrainState state) {
-  saved_step_ = step_;
+  steps_.saved = steps_.taken;
   if (exact_sums_.is_known()) state.extra_files.push_back(quanta_file());
   if (!files_.are_written()) {
-    files_.has_saved(step_);
+    files_.has_saved(steps_.taken);
     report_.param_hash = tensor_hash(state.parameters);
     const TensorVisitor nothing = [](const std::string&, const at::Tensor&) {};
     state.optimizer.for_each(nothing);  // sends its part
@@ -431,25 +431,25 @@ void Run::write_state(TrainState state) {
   SaveOptions options = {.copy_dtype = options_.output.save_dtype};
   const LossScaleState& loss_scale = loss_scaler_.state();  // perhaps of an earlier run with fp16
   if (loss_scaler_.is_on() || loss_scale != LossScaleState()) options.loss_scale = loss_scale;
-  const SavedCheckpoint saved = save_checkpoint(files_.folder(), step_, state, config, options);
+  const auto saved = save_checkpoint(files_.folder(), steps_.taken, state, config, options);
   report_.param_hash = saved.param_hash;
-  files_.has_saved(step_);
+  files_.has_saved(steps_.taken);
   console_.line(concat("saved ", saved.path.string()));
 }
 
 void Run::finish(const TrainState& state) {
   StopSignal::begin_end();
   report_.resident = read_resident_memory();
-  if (saved_step_ != step_ && !is_simulated(options_)) save(state);
+  if (steps_.saved != steps_.taken && !is_simulated(options_)) save(state);
   report_.resident.peak_bytes = read_resident_memory().peak_bytes;
   report_.data_bytes_read = state.batches->training_data().bytes_read();
   report_.token_bytes = state.batches->training_data().token_bytes();
   report_.batch_counts = state.batches->counts();
-  report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
+  report_.was_stopped = steps_.is_stopping && steps_.taken < options_.num_steps;
   if (report_.was_stopped) {
     console_.line(
-        concat("stopped on a signal after step ", step_, "; continue with --resume auto"));
-  } else if (is_stopping_) {
+        concat("stopped on a signal after step ", steps_.taken, "; continue with --resume auto"));
+  } else if (steps_.is_stopping) {
     console_.line("a signal came in the last step: the run is saved, and no more was done");
   }
 }

@@ -88,28 +88,28 @@ class Run {
   // True while there is a step to take. The report counts the memory in use at this call as what is
   // held between steps.
   bool next_step();
-  std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
+  std::int64_t num_steps_taken() const { return steps_.taken; }  // those before a resume included
   // What all ranks must agree about, by its description (same_start.hpp).
   const Json& resumed_from() const { return *resumed_from_; }
   // The next step is the one after `step`: this state has been replaced by another worker's (step
   // 9), perhaps of an earlier step. Its history is newer than that of what has been saved.
   void continue_from(std::int64_t step);
-  double learning_rate() const { return learning_rate_; }  // skipped steps do not move the schedule
-  double loss_scale() const { return loss_scaler_.scale(); }  // of the next backward; or 1
+  double learning_rate() const { return steps_.learning_rate; }  // skipped steps do not move it
+  double loss_scale() const { return loss_scaler_.scale(); }     // of the next backward; or 1
   ExactSums& exact_sums() { return exact_sums_; }  // of --gradient-sum exact; else they are off
   // Decides, once per step, from the norm of the whole gradient, whether the optimizer takes it: not
   // if fp16's gradients have overflowed, anywhere. The loss scale changes with it (loss_scaler.hpp).
-  // Nor if an exact sum does not fit its quanta: then nothing of the step is recorded, the batch
-  // stream steps back, and next_step() begins the same one again.
+  // Nor if an exact sum does not fit its quanta. Then the step is repeated: the batch stream steps
+  // back, end_step() drops what it is given, and next_step() begins the same step again.
   bool decide_step(const Clipping& clip);
   // For ranks that decide each for itself, and so save each its own (step 9).
   LossScaler& loss_scaler() { return loss_scaler_; }
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
-  // Ends the step. Throws Diverged if a value is not finite. The values are global, so the run then
-  // ends on all ranks, before anything is saved. A checkpoint is good once the step after it was
-  // finite: until then, the good ones before it stay. If that step was not, it is set aside.
-  void record(const StepRecord& record);
-  // record() in two parts, for ranks that tell each other only every few steps what has happened:
+  // Ends the step and records it. Throws Diverged if a value is not finite. The values are global, so
+  // the run then ends on all ranks, before anything is saved. A checkpoint is good once the step after
+  // it was finite: until then, the good ones before it stay. If that step was not, it is set aside.
+  void end_step(const StepRecord& record);
+  // end_step(record) in two parts, for ranks that tell each other only every few steps what has happened:
   // end_step() after each step, and then the records of all that have ended since, oldest first.
   // Only the last one may ask to stop.
   void end_step();
@@ -135,9 +135,8 @@ class Run {
   std::int64_t num_replicas() const {
     return mesh_.num_replicas() * batch_shape(options_).replicas_per_rank;
   }
-  // Where the quanta of exact sums are stored.
-  ExtraFile quanta_file() const;
-  bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
+  ExtraFile quanta_file() const;  // of exact sums
+  bool is_done() const { return steps_.taken >= options_.num_steps || steps_.is_stopping; }
   std::string load(const std::filesystem::path& checkpoint,
                    const TrainState& state);  // returns its hashes
   void write_state(TrainState state);
@@ -150,17 +149,17 @@ class Run {
   TrainReport report_;
   StepMeter meter_;
   KnownJson resumed_from_;
-  std::int64_t step_ = 0;  // optimizer steps taken, those of earlier runs included
-  std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
-  std::int64_t saved_step_ = -1;                // -1: nothing of this state
-  bool has_started_ = false;
-  bool is_stopping_ = false;
+  BatchStream* batches_ = nullptr;
+  struct {
+    std::int64_t taken = 0;                     // those of earlier runs included
+    std::vector<std::int64_t> unrecorded = {};  // ended, but not recorded yet
+    std::int64_t saved = -1;                    // the last one; -1: nothing of this state
+    double learning_rate = 0;                   // of the one that has begun
+    bool is_repeated = false;                   // the one that has begun will begin again
+    bool have_begun = false, is_stopping = false;
+  } steps_;
   LossScaler loss_scaler_;
   ExactSums exact_sums_;
-  bool is_repeating_ = false;       // the step that has begun is taken again
-  BatchStream* batches_ = nullptr;  // that it steps back in
-  double learning_rate_ = 0;        // of this step
-  std::int64_t flops_per_token_;
   Pace pace_, pace_since_line_;
 };
 

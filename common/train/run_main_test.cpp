@@ -113,7 +113,7 @@ TEST_F(RunMain, LogsNoMemory) {
   const auto train = [](const TrainOptions& options, Communicator& comm) {
     ladder::Run run(options, comm);
     run.next_step();
-    run.record({.loss = 1, .grad_norm = 1, .param_norm = 1, .denominator = 1});
+    run.end_step({.loss = 1, .grad_norm = 1, .param_norm = 1, .denominator = 1});
     return run.report();
   };
   EXPECT_EQ(run(train), kExitDone);

@@ -70,7 +70,7 @@ class RunTest : public ::testing::Test {
     double loss = 0;
     while (limit-- > 0 && run.next_step()) {
       training.optimizer.step(run.learning_rate());
-      run.record({.loss = ++loss, .denominator = 10, .is_stop_requested = run.stop_requested()});
+      run.end_step({.loss = ++loss, .denominator = 10, .is_stop_requested = run.stop_requested()});
       if (run.should_save()) run.save(training.state());
       if (run.should_evaluate()) run.record_validation(0.5);
     }
@@ -272,7 +272,7 @@ TEST_F(RunTest, ARunThatGoesBackSavesAndResumesWhatIsNewer) {
     };
     const auto take_step = [&] {
       ASSERT_TRUE(run.next_step());
-      run.record({.loss = 1, .denominator = 10});
+      run.end_step({.loss = 1, .denominator = 10});
       if (!run.should_save()) return;
       saved_steps.push_back(run.num_steps_taken());
       run.save(state());
@@ -305,7 +305,7 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   ladder::Run& run = training.run;
   for (int step = 0; run.next_step(); ++step) {
     if (step == 3) std::raise(SIGUSR1);
-    run.record({.denominator = 1, .is_stop_requested = run.stop_requested()});
+    run.end_step({.denominator = 1, .is_stop_requested = run.stop_requested()});
     if (run.should_evaluate()) run.record_validation(step == 1 ? kStoppedLoss : 0.5);
   }
   run.finish(training.state());
@@ -336,7 +336,7 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
       const double norm = step == 2 || step == 3 ? std::numeric_limits<double>::infinity() : 1;
       scales.push_back(run.loss_scale());
       if (run.decide_step({norm, 0})) training.optimizer.step(run.learning_rate());
-      run.record({.loss = 1, .grad_norm = norm, .denominator = 1});
+      run.end_step({.loss = 1, .grad_norm = norm, .denominator = 1});
       if (run.should_save()) run.save(training.state());
     }
     run.finish(training.state());
@@ -386,7 +386,7 @@ TEST_F(RunTest, ARunThatOverflowsForEverIsAnError) {
       [&] {
         while (run.next_step()) {
           run.decide_step({std::numeric_limits<double>::quiet_NaN(), 0});
-          run.record({.loss = 1, .grad_norm = std::numeric_limits<double>::quiet_NaN()});
+          run.end_step({.loss = 1, .grad_norm = std::numeric_limits<double>::quiet_NaN()});
         }
       },
       {"loss scale of 1"});
@@ -455,7 +455,7 @@ TEST_F(RunTest, ANonFiniteValueEndsTheRunBeforeItIsSaved) {
     ASSERT_TRUE(training.run.next_step());
     expect_throws<CheckError>(
         [&] {
-          training.run.record(record);
+          training.run.end_step(record);
           training.run.save(training.state());  // as the loop would
         },
         {why, "step 3:", "--lr", "step_000002"});
@@ -478,7 +478,7 @@ TEST_F(RunTest, ACheckpointIsGoodOnceTheNextStepWasFinite) {
     try {
       for (int i = 0; i < 3; ++i) {
         EXPECT_TRUE(training.run.next_step());
-        training.run.record(i == 2 ? last : StepRecord{.loss = 1});
+        training.run.end_step(i == 2 ? last : StepRecord{.loss = 1});
         training.run.save(training.state());
       }
     } catch (const CheckError& error) {
@@ -502,7 +502,7 @@ TEST_F(RunTest, ACheckpointIsGoodOnceTheNextStepWasFinite) {
   Training training(options_, comm_);
   ASSERT_TRUE(training.run.next_step());
   expect_throws<CheckError>(
-      [&] { training.run.record(StepRecord{.loss = kNan}); },
+      [&] { training.run.end_step(StepRecord{.loss = kNan}); },
       {"began with " + path_of("step_000003"), "good checkpoint is " + path_of("step_000002")});
   EXPECT_THAT(checkpoints(), UnorderedElementsAre("step_000002", "step_000003", "diverged_000002"));
 }
@@ -518,7 +518,7 @@ TEST_F(RunTest, ASkippedStepDoesNotProveACheckpoint) {
   const auto take_step = [&](double norm) {
     ASSERT_TRUE(training.run.next_step());
     training.run.decide_step({norm, 0});
-    training.run.record({.loss = 1, .grad_norm = norm});
+    training.run.end_step({.loss = 1, .grad_norm = norm});
     training.run.save(training.state());
   };
   constexpr double kInf = std::numeric_limits<double>::infinity();

@@ -38,7 +38,7 @@ double Replica::update() {
 }
 
 void Replica::record(const StepSums& sums, double grad_norm, double num_targets) {
-  run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
+  run.end_step({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
 }
 
 void Replica::show(const char* what, double value) {
