@@ -42,7 +42,7 @@ inline Trainer trainer() {
       .state_bytes = state_bytes,
       .sends = sends,
       .num_stages = num_stages_of,
-      .bubble = bubble,
+      .bubble = step8::bubble,
       .tries = never};
   trainer.options.own = step_options<BucketOptions, PipelineOptions, ObjectiveOptions>();
   trainer.options.data.num_microbatches = 4;  // as in step 8
