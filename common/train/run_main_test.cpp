@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -53,6 +54,21 @@ TEST(DryRunJson, ListsARankForEachStageOfAReplica) {
   EXPECT_EQ(json["ranks"].size(), 3u);
   EXPECT_EQ(json["ranks"][2]["holds"]["parameters"], 102);
   EXPECT_EQ(json["ranks"][2]["at_most"]["parameters"], 102);
+}
+
+// A sum over groups of ranks: each send has its own. Of three microbatches of 4 rows, the last one has 1.
+TEST(Sends, AddUpToTheTrafficOfARank) {
+  SendPlan plan({.last = 2, .batches = {.microbatches = 3, .rows = 9}}, {.size = 6});
+  plan.sum_of_doubles(StepPhase::kStart, 1);
+  plan.sum_of_doubles(StepPhase::kEnd, 3, {.first = 1, .stride = 2, .size = 3});
+  plan.each_microbatch({.operation = CommOp::kSend, .numel = 40, .element_bytes = 2}, 4);
+  plan.each_microbatch({.operation = CommOp::kRecv});
+  Traffic wanted = all_reduce_traffic(1, 8, 6, 5);
+  wanted += all_reduce_traffic(3, 8, 3, 2);
+  wanted *= 2;
+  wanted[CommOp::kSend] = {.calls = 3, .bytes_sent = 9 * 10 * 2, .messages = 3};
+  wanted[CommOp::kRecv].calls = 3;
+  EXPECT_EQ(traffic_of(plan.sends(), /*rank=*/5), wanted);
 }
 
 class RunMain : public ::testing::Test {
@@ -106,6 +122,8 @@ TEST_F(RunMain, ReportsEachRankInItsPlace) {
     EXPECT_EQ(json["memory_theory"][rank]["parameters"], 100 + rank);
     EXPECT_EQ(json["traffic"][rank]["send"]["calls"], rank);
   }
+  EXPECT_THAT(json["differences"][0], ElementsAre());  // theory says that nothing is sent
+  EXPECT_THAT(json["differences"][2], ElementsAre("calls of send in 1 step: 2, not 0"));
   EXPECT_EQ(errors_, "");
 }
 
