@@ -8,6 +8,7 @@
 #include "common/comm/self_communicator.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/elastic/train.hpp"
