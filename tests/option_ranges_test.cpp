@@ -89,8 +89,9 @@ const std::map<std::string, std::vector<const char*>> kNeededBy = {
     {"view-noise", {"--objective", "self_distillation"}},
 };
 
-// A trainer with the options of all steps.
-Trainer step_x() {
+// A trainer with the options of all steps, and with these.
+template <class... More>
+Trainer step_with() {
   Trainer trainer{
       .step = "step_x",
       .train = nullptr,
@@ -98,14 +99,13 @@ Trainer step_x() {
       .sends = [](const TrainOptions&, const StepsTaken&, int, int) { return std::vector<Send>(); },
       .num_stages = step8::trainer().num_stages};
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
-  trainer.options.own =
-      step_options<OracleOptions, HangOptions, BucketOptions, PrefetchOptions, PipelineOptions,
-                   ObjectiveOptions, DilocoOptions, ElasticOptions>();
+  trainer.options.own = step_options<OracleOptions, HangOptions, BucketOptions, PrefetchOptions,
+                                     PipelineOptions, ObjectiveOptions, DilocoOptions, More...>();
   return trainer;
 }
 
 TEST(OptionRanges, OddNumbersAreRefusedByNameOrTaken) {
-  const Trainer trainer = step_x();
+  const Trainer trainer = step_with<ElasticOptions>();
   std::map<Texts, Texts> taken;
   const Json defaults = to_json(parse_words(trainer, {}).options);
   for (const auto& [name, value] : defaults.items()) {
@@ -139,7 +139,7 @@ TEST(ExactSums, RefuseWhatTheyCannotHave) {
                                  "--transport", "threads"});
     return words;
   };
-  expect_refused(step_x(), {"--microbatches-per-step", "24"}, {"with --gradient-sum exact"});
+  expect_refused(step_with<>(), {"--microbatches-per-step", "24"}, {"with --gradient-sum exact"});
   const std::string conflict = "--gradient-sum exact does not go with ";
   for (const auto& [words, part] : std::vector<std::pair<Words, std::string>>{
            {{"--num-microbatches", "2"},
@@ -151,13 +151,13 @@ TEST(ExactSums, RefuseWhatTheyCannotHave) {
            {{"--wire", "int8"}, conflict + "--wire"},
            {{"--local-batch-size", "8"},
             "--local-batch-size 8 and --microbatches-per-step 24 both"}})
-    expect_refused(step_x(), exact(words), {part});
+    expect_refused(step_with<>(), exact(words), {part});
   for (const auto& [words, num_microbatches] : std::vector<std::pair<Words, int>>{
            {{"--ranks", "5", "--pipeline-stages", "1"}, 5},
            {{"--ranks", "8", "--pipeline-stages", "2"}, 6},
            {{"--ranks", "5", "--accumulation", "2"}, 12},
            {{"--ranks", "8", "--pipeline-stages", "2", "--accumulation", "4"}, 2}}) {
-    const TrainOptions options = parse_words(step_x(), exact(words)).options;
+    const TrainOptions options = parse_words(step_with<>(), exact(words)).options;
     EXPECT_EQ(options.data.num_microbatches, num_microbatches);
     EXPECT_EQ(microbatches_of_all(options, /*num_replicas=*/77), 24);
   }

@@ -12,9 +12,10 @@ namespace {
 
 // Null: bytes.
 const TokenizerFiles* files_of(const DataOptions& options) {
-  const bool are_named = options.tokenizer != "auto" && options.tokenizer != "bytes";
-  check(!are_named || options.tokenizer_files != nullptr, "the files of --tokenizer ",
-        options.tokenizer, " have not been read: call finalize()");
+  const std::string& name = options.tokenizer;
+  const bool are_named = !name.empty() && name != "auto" && name != "bytes";
+  check(!are_named || options.tokenizer_files != nullptr, "the files of --tokenizer ", name,
+        " have not been read: call finalize()");
   return options.tokenizer_files.get();
 }
 

@@ -278,7 +278,11 @@ void finalize(CommandLine& line) {
   const Start start(options.output.init_from);
   if (!line.is_question() || (!start.has_model() && needs_models_vocabulary(options.data)))
     start.check_can_begin(options);
-  finalize(options);
+  try {
+    finalize(options);
+  } catch (const UsageError&) {
+    if (!line.wants_tries) throw;  // what a try adds may be what is missing
+  }
   if (line.should_exit) line.text = config_text(options);
 }
 
