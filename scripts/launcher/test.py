@@ -416,7 +416,7 @@ LONG = {
     "fuzz": r"^tests/fuzz/|^common/(data|model|train/checkpoint|train/pretrained)/|/elastic/|wire_format",
     "lessons": r"^(step|docs).*\.md$|pytorch_boxes|check_readme_commands",
     "report": r"^scripts/launcher/(report|event_files|charts|figures)|check_report|^common/train/report/",
-    "huggingface": r"huggingface|tokenizer|^common/(data|model|train/pretrained)/",
+    "huggingface": r"huggingface|tokenizer|^common/(data|model|train/pretrained)/|^common/train/export",
     "doxygen": r"\.hpp$|^docs/Doxyfile$",
 }
 BUDGET_S = 45 * 60
