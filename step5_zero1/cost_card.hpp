@@ -3,6 +3,7 @@
 
 #include "common/optim/flat_layout.hpp"
 #include "common/train/sends.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder {
 
@@ -10,5 +11,9 @@ namespace ladder {
 Send norm_send(StepPhase phase, const FlatLayout& layout);
 // Those of all_gather_parameters(): one of each unit.
 void add_parameter_gathers(SendPlan& plan, const FlatLayout& layout);
+
+// The optimizer and the norm of the gradients are about a rank's slices, the norm of the parameters
+// about all.
+OptimizerWork work_on_slices(const TrainOptions& options, int world_size);
 
 }  // namespace ladder

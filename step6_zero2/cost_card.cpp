@@ -61,8 +61,7 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
 }
 
 OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int /*rank*/) {
-  const auto numel = static_cast<double>(layout_of(options, shard_multiple(world_size)).numel);
-  return {.updated = numel / world_size, .normed = numel / world_size + numel};
+  return work_on_slices(options, world_size);
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
