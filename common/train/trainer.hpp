@@ -66,8 +66,8 @@ struct Trainer {
   // no rank could send it the rest, so the seed is the same by contract.
   bool starts_by_broadcast = true;
   int num_models = 1;  // at most, that run forward on a rank: a frozen one, too
-  std::vector<std::string> keeps =
-      {};  // scopes of what a rank may keep that is no state, of any size
+  // The names of memory scopes in which a rank may keep what is no state, of any size.
+  std::vector<std::string> keeps = {};
   // Collective: every rank of the world calls it with the same options. If one rank throws, the
   // others wait until the caller ends them, as run_main does.
   TrainReport (*train)(const TrainOptions& options, Communicator& comm);
