@@ -12,9 +12,9 @@
 # Where there is an exercise/NAME.solution, NAME.cpp is what the learner is to mend, and that diff mends it. STUB_SAYS is
 # then what the judge says of it.
 #
-# EXERCISE names the ideas that the learner writes, by default the first; each has a .stub in exercise/. With
-# -DLADDER_EXERCISE=step5_zero1 their files are taken from exercises/step5_zero1/, the learner's own, for this trainer
-# and all later ones. A step that is only built on contributes its idea library and nothing else. BUILDS_ON is data: the
+# EXERCISE names the files that the learner writes, by default the first idea; each has a .stub in exercise/. It may be
+# `train`, the loop. With -DLADDER_EXERCISE=step5_zero1 they are taken from exercises/step5_zero1/, the learner's own, for
+# this trainer and all later ones. IDEA may have `CHAPTER:name` for what the exercise of a chapter asks for. A step that is only built on contributes its idea library and nothing else. BUILDS_ON is data: the
 # include check and the map in README.md are made from it.
 #
 # A chapter that trains is added in the same way, with its folder's name, and builds on its step; that one says
@@ -31,14 +31,29 @@ function(ladder_add_step step)
   endif()
   list(TRANSFORM arg_EXERCISE APPEND .cpp)
   list(TRANSFORM arg_EXERCISE PREPEND "${folder}/" OUTPUT_VARIABLE solutions)
-  set(answers ${solutions})
-  if(step IN_LIST LADDER_EXERCISE)
-    list(TRANSFORM answers REPLACE "^.*/" "${LADDER_EXERCISES}/${step}/")
-  endif()
+  list(TRANSFORM arg_EXERCISE PREPEND "${step}:" OUTPUT_VARIABLE asked)
   list(APPEND arg_IDEA cost_card)
   list(TRANSFORM arg_IDEA APPEND .cpp)
   list(REMOVE_ITEM arg_IDEA ${arg_EXERCISE})
+  list(APPEND asked ${arg_IDEA})
+  list(FILTER asked INCLUDE REGEX ":")
+  list(FILTER arg_IDEA EXCLUDE REGEX ":")
   list(TRANSFORM arg_IDEA PREPEND "${folder}/")
+  set(train "${folder}/train.cpp")
+  if(NOT EXISTS "${train}")
+    set(train "${LADDER_ROOT}/${arg_BUILDS_ON}/train.cpp")
+  endif()
+  set(answers)
+  foreach(file IN LISTS asked)
+    string(REPLACE ":" ";" file "${file}")
+    list(POP_FRONT file exercise)
+    ladder_answer(answer ${exercise} "${folder}/${file}")
+    if(file STREQUAL "train.cpp")
+      set(train "${answer}")
+    else()
+      list(APPEND answers "${answer}")
+    endif()
+  endforeach()
 
   set(borrowed)
   if(arg_BUILDS_ON)
@@ -50,8 +65,6 @@ function(ladder_add_step step)
     endif()
     set(borrowed ${arg_BUILDS_ON}_idea)
   endif()
-  # Each answer is an object of its own in the library, so that a stub can replace it next to the others.
-  set_source_files_properties(${answers} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_library(${step}_idea STATIC ${answers} ${arg_IDEA})
   add_library(ladder::${step}_idea ALIAS ${step}_idea)
   _ladder_target(${step}_idea)
@@ -61,10 +74,6 @@ function(ladder_add_step step)
     return()
   endif()
 
-  set(train "${folder}/train.cpp")
-  if(NOT EXISTS "${train}")
-    set(train "${LADDER_ROOT}/${arg_BUILDS_ON}/train.cpp")
-  endif()
   add_library(${step}_train STATIC "${train}")
   _ladder_target(${step}_train)
   set_property(GLOBAL APPEND PROPERTY LADDER_TRAINERS ${step}_train)
@@ -190,6 +199,17 @@ function(_ladder_make script kind folder)  # SOLUTION…
     list(APPEND made "${source}")
   endforeach()
   set(made ${made} PARENT_SCOPE)
+endfunction()
+
+# Sets RESULT: this solution, or with -DLADDER_EXERCISE=EXERCISE the learner's file in its place. It becomes an object of
+# its own in its library, so that a stub can replace it next to the others.
+function(ladder_answer result exercise solution)
+  if(exercise IN_LIST LADDER_EXERCISE)
+    get_filename_component(name "${solution}" NAME)
+    set(solution "${LADDER_EXERCISES}/${exercise}/${name}")
+  endif()
+  set_source_files_properties("${solution}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set(${result} "${solution}" PARENT_SCOPE)
 endfunction()
 
 # Sets `own_answers`: the learner's files for this exercise that are there. Linked next to the step's library, each takes the

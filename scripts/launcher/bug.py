@@ -15,6 +15,7 @@ from pathlib import Path
 from launcher.build import need_release
 from launcher.checkout import ROOT, Kind, chosen_kind, keep, read_kept, shown
 from launcher.console import fail, say, usage_error
+from launcher.course import exercise_names
 from launcher.exercise import SHORT, Exercise, mending_of, short_run, source_of
 from launcher.launch import launch, split_ranks
 from launcher.processes import output_of
@@ -48,16 +49,18 @@ SAME = "losses grad_norms param_norms units val_losses param_hash data_bytes_rea
 
 
 def mistakes(step: str) -> list[dict]:
-    """The mistakes of its exercise that a training may show."""
+    """The mistakes that a training with this step may show: those of the exercises whose answer it
+    trains with."""
     header, found = runpy.run_path(str(ROOT / "scripts/plant"))["HEADER"], []
-    for stub in Exercise(step).stubs():
-        if not mending_of(stub).exists():
-            heads = header.finditer(stub.with_suffix(".wrong").read_text())
-            found += [
-                {"step": step, "stub": str(stub), **head.groupdict()}
-                for head in heads
-                if not head["mark"]
-            ]
+    for exercise in map(Exercise, exercise_names()):
+        for stub in exercise.stubs() if exercise.trainer == step else []:
+            if not mending_of(stub).exists():
+                heads = header.finditer(stub.with_suffix(".wrong").read_text())
+                found += [
+                    {"step": step, "exercise": exercise.name, "stub": str(stub), **head.groupdict()}
+                    for head in heads
+                    if not head["mark"]
+                ]
     return found
 
 
@@ -101,9 +104,9 @@ def write_answers(mistake: dict) -> str:
     """The files of the exercise, one of them with the mistake. Returns in which functions it
     differs, and the diff."""
     shutil.rmtree(ANSWERS, ignore_errors=True)
-    folder = ANSWERS / mistake["step"]
+    folder = ANSWERS / mistake["exercise"]
     folder.mkdir(parents=True)
-    for stub in Exercise(mistake["step"]).stubs():
+    for stub in Exercise(mistake["exercise"]).stubs():
         shutil.copyfile(source_of(stub), folder / source_of(stub).name)
     stub = Path(mistake["stub"])
     words = [
@@ -118,7 +121,7 @@ def write_answers(mistake: dict) -> str:
 
 
 def kind_of(bug: dict, kind: Kind) -> Kind:
-    return dataclasses.replace(kind, own=(bug["step"],), answers=ANSWERS, variant="bug")
+    return dataclasses.replace(kind, own=(bug["exercise"],), answers=ANSWERS, variant="bug")
 
 
 def options_of(step: str, num_ranks: int) -> list[str]:
@@ -222,7 +225,7 @@ def guess(words: list[str]) -> int:
         usage_error(f"there is no file {name} in this checkout")
     source = source_of(Path(bug["stub"]))
     # A guess is about either file: the trainer's messages have the lines of the planted one.
-    planted = [ANSWERS / bug["step"] / source.name] if source in files else []
+    planted = [ANSWERS / bug["exercise"] / source.name] if source in files else []
     if not 1 <= int(line) <= max(len(file.read_text().splitlines()) for file in [*files, *planted]):
         usage_error(f"{name} has no line {line}: that was no guess, and costs nothing")
     heads = " ".join(re.findall(r"^@@ .*", bug["change"], re.MULTILINE))
@@ -257,7 +260,7 @@ def hint(_: list[str]) -> int:
     bug = need_bug()
     functions = bug["change"].partition("\n---")[0].splitlines()
     hints = [
-        f"the judge's words, or a part of them: … {bug['reason']} … (./ladder exercise {bug['step']} shows what it looks at)",
+        f"the judge's words, or a part of them: … {bug['reason']} … (./ladder exercise {bug['exercise']} shows what it looks at)",
         f"the file is {shown(source_of(Path(bug['stub'])))}",
         f"it is in {' and in '.join(functions)}",
     ]

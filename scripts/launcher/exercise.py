@@ -19,31 +19,17 @@ from compare_runs import differences
 from launcher.build import need_built, need_release, prepare_release, setup_lock
 from launcher.checkout import EXERCISES, ROOT, Kind, chosen_kind, shown
 from launcher.console import Parser, count_from, fail, say, usage_error
+from launcher.course import exercise_names, read_course
 from launcher.launch import launch, mpirun
 from launcher.logs import Log, log_path
 from launcher.processes import call, output_of
 from launcher.rungs import read_rungs
-from launcher.steps import read_steps, resolve_step, step_names, trainer_in
+from launcher.steps import read_steps, resolve_step, trainer_in
 
-# The exercises that belong to no step, but to a chapter: their folders, and what to train with the
-# answer, if any trainer uses it.
-CHAPTERS = {
-    "loss_scaler": ("step0_single_gpu/precision", "step0 --precision fp16"),
-    "collectives": ("step1_ddp_reference/collectives", None),
-    "exact_sums": ("step3_naive_dp/exact_sums", "step3 --gradient-sum exact"),
-    "why_does_it_hang": ("step3_naive_dp/why_does_it_hang", "why_does_it_hang --trainer 1"),
-}
-# The order of the course, and the chapters beside it.
-RUNGS, BESIDE = (
-    "0 collectives 3 why_does_it_hang 2 4 1 5 6 7 8 9".split(),
-    ["loss_scaler", "exact_sums"],
-)
 TIME = re.compile(
     r"\*\*Time\*\* (?:about )?(half an|three quarters of an|an|two|three|four|\d+)( and a half)? (hour|minute)s?( and a half)?"
 )
 AMOUNTS = {"half an": 0.5, "three quarters of an": 0.75, "an": 1, "two": 2, "three": 3, "four": 4}
-# Where the second part of an exercise has a lesson of its own.
-SECOND_LESSONS = {"step8_pipeline_ga": "step8_pipeline_ga/schedules/README.md"}
 
 
 class Exercise:
@@ -51,8 +37,10 @@ class Exercise:
 
     def __init__(self, name):
         self.name = name
-        home, self.trainer = CHAPTERS.get(name, (name, name))
-        self.folder, self.lesson = f"{home}/exercise", f"{home}/README.md"
+        self.lessons = [one for one in read_course() if one.exercise == name]
+        first = self.lessons[0]
+        home, self.trainer = first.folder, None if first.train == "-" else first.train
+        self.folder, self.lesson = f"{home}/exercise", first.page
         self.judge, self.mine = f"{home}/{name}_judge", EXERCISES / name
         self.passed = self.mine / "passed"  # holds the fingerprint of the answer that passed last
         self.cmake = ROOT / home / "CMakeLists.txt"
@@ -70,11 +58,7 @@ class Exercise:
         ).hexdigest()
 
     def lesson_texts(self):
-        return [
-            (ROOT / page).read_text()
-            for page in (self.lesson, SECOND_LESSONS.get(self.name))
-            if page
-        ]
+        return [(ROOT / one.page).read_text() for one in self.lessons]
 
     def hints(self, number):
         """The lessons' hints of this number: titles and texts. An exercise of two parts has two."""
@@ -110,11 +94,6 @@ class Exercise:
         return [int(word) for word in found[1].split()] if found else [1]
 
 
-def exercise_names() -> list[str]:
-    """Not all steps and chapters have one."""
-    return list(dict.fromkeys([*step_names(), *CHAPTERS]))
-
-
 def mending_of(stub: Path) -> Path:
     """A diff, there only where the source is what to mend."""
     return stub.with_suffix(".solution")
@@ -131,15 +110,11 @@ def copy_solution(stub: Path, mine: Path):
 
 def source_of(stub: Path) -> Path:
     """The file that the stub is made from, and that a learner's file replaces: it has the same
-    name. It is the solution, or what has to be mended."""
-    folder, name = stub.parent.parent, f"{stub.stem}.cpp"
-    places = [
-        folder,
-        folder / "schedule",
-        folder / "runner",
-        stub.parent / "solution",
-        ROOT / "common/optim",
-    ]
+    name. It is the solution, or what has to be mended. It is beside the header that the stub names
+    first, the contract, or in a folder of solutions that no library has."""
+    name = f"{stub.stem}.cpp"
+    contract = ROOT / re.search(r"[\w/]+\.hpp", stub.read_text())[0]
+    places = [contract.parent, stub.parent / "solution", stub.parent.parent]
     return next(place / name for place in places if (place / name).exists())
 
 
@@ -160,8 +135,7 @@ def run(words):
         "step",
         metavar="STEP",
         nargs="?",
-        help=f"without it, shows your own ladder; {' '.join(step_names())}; or collectives: an all-reduce from "
-        "messages; or exact_sums: sums that do not depend on their order; or why_does_it_hang: six broken trainers; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it",
+        help=f"without it, shows your own ladder; {' '.join(exercise_names())}",
     )
     parser.add_argument(
         "--hint",
@@ -179,9 +153,10 @@ def run(words):
         if wanted.hint or wanted.hard:
             parser.error("--hint and --hard need a STEP")
         return show_ladder()
-    exercise, kind = Exercise(resolve_step(wanted.step, *CHAPTERS)), chosen_kind()
-    if not exercise.stubs():
-        usage_error(f"{exercise.name} has no exercise")
+    name, kind = resolve_step(wanted.step, *exercise_names()), chosen_kind()
+    if name not in exercise_names():
+        usage_error(f"{name} has no exercise")
+    exercise = Exercise(name)
     if wanted.hint:
         return show_hint(exercise, wanted.hint)
     if wanted.hard and any(mending_of(stub).exists() for stub in exercise.stubs()):
@@ -274,9 +249,9 @@ def shared_statics(exercise: Exercise, kind: Kind) -> list[str]:
 
 def show_ladder():
     """The learner's own: a row for each exercise, in the order of the course."""
-    rungs, beside = [
-        [Exercise(resolve_step(word, *CHAPTERS)) for word in words] for words in (RUNGS, BESIDE)
-    ]
+    all_of_them = [Exercise(name) for name in exercise_names()]
+    rungs = [one for one in all_of_them if one.lessons[0].is_on_path]
+    beside = [one for one in all_of_them if one not in rungs]
     missing = [rung for rung in rungs if rung.state() != "passed"]
     hours = sum(rung.hours() for rung in missing)
     left = (

@@ -16,6 +16,7 @@ from launcher import exercise, predict
 from launcher.build import need_built, need_configured, prepare_release, setup_lock
 from launcher.checkout import CPU, CUDA, LOGS, ROOT, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, say, usage_error
+from launcher.course import exercise_names
 from launcher.libtorch import need_environment, need_nvcc, need_torch, why_no_torch
 from launcher.logs import Log, Reader, log_path
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
@@ -33,10 +34,11 @@ QUICK_TESTS = [
     "-E",
     r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_",
 ]
-SCRIPTS = "check_figures check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
+SCRIPTS = "check_course check_figures check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
 BENCHMARKS = "memory_vs_theory processes diloco_vs_ddp goodput_vs_kills plan_vs_runs precision_vs_fp32 gpu_vs_python ideas_vs_without".split()
 TEXT_CHECKS = [
     ["scripts/check_links"],
+    ["scripts/check_course"],
     ["scripts/check_figures"],
     ["scripts/delta", "--check"],
     ["scripts/check_repository_files"],
@@ -216,9 +218,8 @@ def alone():
 
 
 def exercises():
-    all_of_them = map(exercise.Exercise, exercise.exercise_names())
-    for this in next_in_turn([each for each in all_of_them if each.stubs()], 1):
-        exercise_like_a_learner(this)
+    for name in next_in_turn(exercise_names(), 1):
+        exercise_like_a_learner(exercise.Exercise(name))
 
 
 def exercise_like_a_learner(this):

@@ -8,7 +8,7 @@
 
 #include <ATen/ops/ones.h>
 
-#include "step1_ddp_reference/exercise/arm_and_wait.hpp"
+#include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 
 namespace ladder::step4 {

@@ -7,7 +7,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/judge_main.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
-#include "step1_ddp_reference/exercise/arm_and_wait.hpp"
+#include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
 #include "step4_bucketed_ddp/exercise/bucketed_model.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 

@@ -6,7 +6,7 @@
 #include "common/comm/self_communicator.hpp"
 #include "common/testing/judge_main.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
-#include "step1_ddp_reference/exercise/arm_and_wait.hpp"
+#include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
 #include "step6_zero2/cost_card.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
