@@ -9,9 +9,9 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/judge_main.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
-#include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"
 #include "step1_ddp_reference/train.hpp"
+#include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
 
 namespace ladder {
 namespace step1 {
