@@ -34,13 +34,14 @@ QUICK_TESTS = [
     "-E",
     r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_",
 ]
-SCRIPTS = "check_course check_figures check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
+SCRIPTS = "check_course check_figures code_blocks check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
 BENCHMARKS = "memory_vs_theory processes diloco_vs_ddp goodput_vs_kills plan_vs_runs precision_vs_fp32 gpu_vs_python ideas_vs_without".split()
 TEXT_CHECKS = [
     ["scripts/check_links"],
     ["scripts/check_course"],
     ["scripts/check_figures"],
     ["scripts/delta", "--check"],
+    ["scripts/code_blocks", "--check"],
     ["scripts/check_repository_files"],
     ["scripts/measure_course"],
 ]
@@ -391,7 +392,7 @@ PARTS = {
     "formatting": ("all C++ files follow .clang-format", lambda: check("scripts/format")),
     "includes": ("includes point in one direction; the check finds planted violations",
                  lambda: check_each([["scripts/check_include_direction", "--self-test"], ["scripts/check_include_direction"]])),
-    "texts": ("links work, deltas are up to date, no step is above its ceilings; container, workflow and citation agree; scripts find planted faults",
+    "texts": ("links work, deltas and quoted code are up to date, no step is above its ceilings; container, workflow and citation agree; scripts find planted faults",
               lambda: check_each(TEXT_CHECKS)),
     "build": ("build/release, everything", lambda: build_preset("release", "all")),
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
