@@ -396,12 +396,12 @@ def short_run(kind, step, num_ranks, options, out):
 
 def proof_of(exercise):
     """A trainer and its options, the rung that it is or builds on, and the rung of the solutions
-    that it must equal: for a step, step 0, which plays the ranks, where the ladder says that they
-    are equal; else the same one."""
+    that it must equal: for a step's own run, step 0, which plays the ranks, where the ladder says
+    that they are equal; else the same one."""
     word, *options = exercise.trainer.split()
     step, rungs = resolve_step(word), {rung.name: rung for rung in read_rungs()}
     rung = wanted = rungs.get(step) or rungs[read_steps()[step].builds_on]
-    while step == exercise.name and wanted.equals != "-":
+    while (step == exercise.name or not options) and wanted.equals != "-":
         wanted = rungs[wanted.equals]
     return step, options, rung, wanted
 
