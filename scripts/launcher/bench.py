@@ -20,7 +20,7 @@ PROGRAMS = re.compile(
     r'^PROGRAMS = "(.*)"', re.MULTILINE
 )  # that a script starts; "rungs": all of ./ladder run
 # The number of ranks of a program, if not 1.
-RANKS = {"collectives": 2, "overlap": 2, "throughput": 2, "bubble": 4}
+RANKS = {"collectives": 2, "throughput": 2, "bubble": 4}
 
 
 def benchmarks() -> list[str]:
