@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What ./ladder plan predicts beside what runs hold, send and take.
 
-    ./ladder bench plan [--rounds 3] [--write]       --write adds the table to docs/plan_ledger.md
+    ./ladder bench plan [--rounds 3]
 
 Each configuration is planned, with a measurement of its own, and then trained for a few steps. The
 planner measures step 3, with fewer layers and at full speed; so all of this is new to it. State and
@@ -17,17 +17,15 @@ import os
 import resource
 import statistics
 import sys
-import time
 from pathlib import Path
 
-from results import ROOT, Progress, cpu_name, measured_s, results_parser, write
+from results import Progress, cpu_name, measured_s, results_parser
 from launcher.accounts import bytes_sent
 from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text
 from launcher.steps import resolve_step
 from launcher.tables import table_of
 
 PROGRAMS = "rungs"
-LEDGER = ROOT / "docs/plan_ledger.md"
 SHAPE = "--layers 6 --heads 4 --channels 128 --context 128"
 WIDE = "--layers 5 --heads 4 --channels 192 --context 64 --model llama"
 # Step, ranks, link ("" is bare MPI), the model, and more options.
@@ -183,7 +181,6 @@ def main():
         help="of planning and training, of which the fastest counts",
     )
     parser.add_argument("--only", default="", help="only configurations whose step begins so")
-    parser.add_argument("--write", action="store_true", help="docs/plan_ledger.md")
     arguments = parser.parse_args()
     trainers, chosen = (
         Trainers(arguments.build),
@@ -197,14 +194,8 @@ def main():
             times = f"planned {time_text(planned.step_s)}, taken {time_text(run['seconds'])}"
             progress.add(" ".join(map(str, (*configuration, times))))
     rows = [row_of(configuration, found) for configuration, found in pairs.items() if found]
-    text = markdown(rows) + f"\nMeasured on {cpu_name()}, {arguments.rounds} round(s).\n"
-    print(text)
+    print(f"{markdown(rows)}\nMeasured on {cpu_name()}, {arguments.rounds} round(s).\n")
     progress.finish()
-    if arguments.write:
-        write(
-            LEDGER,
-            f"{LEDGER.read_text().rstrip()}\n\n## {time.strftime('%Y-%m-%d, %H:%M')}\n\n{text}",
-        )
     return 0 if all(row["exact"] == "yes" for row in rows) else 1
 
 

@@ -4,6 +4,9 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <regex>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "common/core/seed.hpp"
@@ -21,6 +24,31 @@ using ::testing::HasSubstr;
 const std::string kOptions =
     "--layers 1 --heads 2 --channels 20 --context 16 --micro-batch-size 4 --num-microbatches 2 "
     "--lr 1e-2 --log-every 1 ";
+
+// Of this object and of those in it, unless their keys are the run's own names.
+std::set<std::string> keys_in(const Json& json) {
+  std::set<std::string> keys;
+  if (!json.is_structured()) return keys;
+  for (const auto& [key, value] : json.items()) {
+    if (json.is_object()) keys.insert(key);
+    if (key != "config" && key != "other_by_name") keys.merge(keys_in(value));
+  }
+  return keys;
+}
+
+// The first cells of docs/report.md, but for rows that say that only some runs write them.
+std::set<std::string> keys_of_every_run(const std::string& page) {
+  std::set<std::string> keys;
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t end = line.find(" | ");
+    if (!line.starts_with("| `") || line.substr(end).starts_with(" | only ")) continue;
+    const std::regex key("`(\\w+)`");
+    for (std::sregex_iterator i(line.begin(), line.begin() + end, key), none; i != none; ++i)
+      keys.insert((*i)[1]);
+  }
+  return keys;
+}
 
 class Step0Process : public ProcessTest {
  protected:
@@ -45,19 +73,17 @@ class Step0Process : public ProcessTest {
 };
 
 TEST_F(Step0Process, WritesTheWholeReport) {
-  train("--steps 30 --out run --sample line", 0,
+  train("--steps 30 --eval-every 15 --out run --sample line --val-data " + one_word(data_), 0,
         {"step 30/30", "sample:\nline", "report: run/report.json", "30 steps in ",
          "% of this machine's product speed (half of the steps: "});
   const Json json = report_of();
-  for (const std::string& key :
-       words("schema_version step world_size data_parallel_size pipeline_stages num_parameters "
-             "torch_version config first_step losses grad_norms param_norms learning_rates "
-             "target_tokens unit units units_per_second val_losses skipped_steps repeated_steps "
-             "data_bytes_read param_hash memory memory_theory transport traffic_is_modelled "
-             "traffic traffic_theory step_seconds tokens_per_second flops_per_token "
-             "product_flops_per_second")) {
-    EXPECT_TRUE(json.contains(key)) << key;
-  }
+  std::ifstream metrics(folder_.path("run/metrics.jsonl"));
+  std::set<std::string> written = keys_in(json);
+  for (std::string line; std::getline(metrics, line);) written.merge(keys_in(parse_json(line, "")));
+  const std::string page = read_text_file(LADDER_SOURCE "/docs/report.md");
+  for (const std::string& key : written)
+    EXPECT_NE(page.find(concat("`", key, "`")), std::string::npos) << key;
+  for (const std::string& key : keys_of_every_run(page)) EXPECT_TRUE(written.contains(key)) << key;
   EXPECT_EQ(json["losses"].size(), 30u);
   EXPECT_LT(json["losses"][29].get<double>(), json["losses"][0].get<double>() - 1);
   EXPECT_EQ(json["step"], "step0_single_gpu");
@@ -69,7 +95,7 @@ TEST_F(Step0Process, WritesTheWholeReport) {
   EXPECT_EQ(json["traffic_is_modelled"], false);
   EXPECT_EQ(json["traffic"][0]["all_reduce"]["bytes_sent"], 0);
   EXPECT_GT(json["data_bytes_read"][0].get<std::int64_t>(), 0);
-  EXPECT_EQ(num_logged(), 30);
+  EXPECT_EQ(num_logged(), 32);  // with two evaluations
 
   const Json memory = json["memory"][0];
   EXPECT_GE(memory["peak"], memory["live_at_step_end"]);
