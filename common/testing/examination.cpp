@@ -175,13 +175,14 @@ std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, C
   return {};
 }
 
-std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,
-                                        const std::vector<std::string>& part_2) {
-  Lines faults = part_1;
-  faults.insert(faults.end(), part_2.begin(), part_2.end());
-  if (part_1.empty() != part_2.empty())
-    faults.push_back(part_1.empty() ? "part 1 is right" : "part 2 is right");
-  return faults;
+std::vector<std::string> faults_in_stages(const std::vector<Stage>& stages) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    Lines faults = stages[i].faults();
+    for (std::string& line : faults)
+      line = concat("stage ", i + 1, " of ", stages.size(), ", ", stages[i].name, ": ", line);
+    if (!faults.empty()) return faults;
+  }
+  return {};
 }
 
 }  // namespace ladder

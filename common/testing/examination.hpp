@@ -118,9 +118,13 @@ class Examination {
 // whose group has found anything, on every rank. Collective over `comm`, the group of all.
 std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, Communicator& comm);
 
-// The faults of two parts that are judged separately. If only one part has any, the last line says
-// that the other is right.
-std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,
-                                        const std::vector<std::string>& part_2);
+// A part of an exercise that a lesson has come to: some of the checks, under a name.
+struct Stage {
+  std::string name;
+  std::function<std::vector<std::string>()> faults;  // collective
+};
+
+// Judges stage after stage, until one has faults. These begin with "stage 2 of 5, overlap: ".
+std::vector<std::string> faults_in_stages(const std::vector<Stage>& stages);
 
 }  // namespace ladder

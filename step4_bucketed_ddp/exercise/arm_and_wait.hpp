@@ -132,9 +132,18 @@ class ArmAndWaitChecks : public Examination {
     });
   }
 
-  // A backward on a slow network: what has left stays on its way until somebody waits for it. Hooks
-  // must advance it, and the Setup's buckets() must leave in their order. Calls look(setup, seen,
-  // at_last) when backward has ended; at_last: what had happened when the last gradient was computed.
+  // What a backward on a slow network has shown when it has ended, and what is wrong with it: "" if
+  // nothing is.
+  struct Overlap {
+    const Recording& seen;
+    WorkCounts at_last;      // what had happened when the last gradient was computed
+    std::string idle_hooks;  // hooks that have not advanced what is on its way
+    // That the Setup's buckets() have left in another order than theirs, so far.
+    std::function<std::string()> wrong_order;
+  };
+
+  // A backward on a slow network: what has left stays on its way until somebody waits for it. Calls
+  // look(setup, overlap) when it has ended.
   template <class Look>
   void overlaps(const std::string& what, const std::string& sums, const Order& order, Look look) {
     examine<RecordingCommunicator>(what, [&](RecordingCommunicator& comm) {
@@ -152,28 +161,26 @@ class ArmAndWaitChecks : public Examination {
       }
       setup.arm(1);
       setup.backward(order);
-      const WorkCounts at_last = hooks.moments().back().counts;
-      const std::string idle_hooks = hooks.describe_idle_hooks();
-      if (!idle_hooks.empty()) fault(idle_hooks);
-      look(setup, comm.recording(), at_last);
-      expect_order(sums, comm.recording().started, setup.buckets());
+      const Recording& seen = comm.recording();
+      look(setup, Overlap{seen, hooks.moments().back().counts, hooks.describe_idle_hooks(),
+                          [&] { return wrong_order(sums, seen.started, setup.buckets()); }});
     });
   }
 
  private:
   template <class Plan>
-  void expect_order(const std::string& sums, const std::vector<StartedOperation>& started,
-                    const Plan& plan) {
+  static std::string wrong_order(const std::string& sums,
+                                 const std::vector<StartedOperation>& started, const Plan& plan) {
     std::vector<std::int64_t> found, wanted;
     for (const StartedOperation& operation : started) found.push_back(operation.numel);
     for (const auto& bucket : plan) wanted.push_back(bucket.numel);
     wanted.resize(std::min(found.size(), wanted.size()));
-    if (found == wanted) return;
-    fault(concat("the ", sums, " leave with ", listed(found), " elements; the plan's order is ",
-                 listed(wanted),
-                 std::is_permutation(found.begin(), found.end(), wanted.begin(), wanted.end())
-                     ? ": what is ready too early must wait for those before it"
-                     : ""));
+    if (found == wanted) return "";
+    return concat("the ", sums, " leave with ", listed(found), " elements; the plan's order is ",
+                  listed(wanted),
+                  std::is_permutation(found.begin(), found.end(), wanted.begin(), wanted.end())
+                      ? ": what is ready too early must wait for those before it"
+                      : "");
   }
 };
 

@@ -19,22 +19,34 @@ class Checks : public ArmAndWaitChecks<BucketedModel> {
  public:
   using ArmAndWaitChecks::ArmAndWaitChecks;
 
-  // The last gradient completes the last bucket; all others have left by then, in the plan's order,
-  // and backward has waited for none.
-  void sends_early(const std::string& what, const Order& order) {
-    overlaps(what, "all-reduces", order,
-             [&](BucketedModel& /*model*/, const Recording& seen, const WorkCounts& at_last) {
-               if (order == kForward) {
-                 expect(
-                     "the number of all-reduces that have left before the last gradient was "
-                     "computed",
-                     at_last.num_started, BucketedModel::kNumBuckets - 1);
-               }
-               expect("the number of all-reduces that have left when backward ends",
-                      seen.num_started, BucketedModel::kNumBuckets);
-               expect("the number of all-reduces that backward waits for, which hold it up,",
-                      seen.num_waited_for, 0);
-             });
+  // The last gradient completes the last bucket; all others have left by then, and backward has
+  // waited for none.
+  void sends_early() {
+    overlaps("overlap", "all-reduces", kForward, [&](BucketedModel& /*model*/, const Overlap& it) {
+      expect("the number of all-reduces that have left before the last gradient was computed",
+             it.at_last.num_started, BucketedModel::kNumBuckets - 1);
+      expect_all_left(it);
+    });
+  }
+  void sends_in_order(const std::string& what, const Order& order) {
+    overlaps(what, "all-reduces", order, [&](BucketedModel& /*model*/, const Overlap& it) {
+      expect_all_left(it);
+      const std::string wrong = it.wrong_order();
+      if (!wrong.empty()) fault(wrong);
+    });
+  }
+  void makes_progress() {
+    for (const Order& order : {kForward, kMixed}) {
+      overlaps("progress", "all-reduces", order, [&](BucketedModel& /*model*/, const Overlap& it) {
+        if (!it.idle_hooks.empty()) fault(it.idle_hooks);
+      });
+    }
+  }
+  void expect_all_left(const Overlap& it) {
+    expect("the number of all-reduces that have left when backward ends", it.seen.num_started,
+           BucketedModel::kNumBuckets);
+    expect("the number of all-reduces that backward waits for, which hold it up,",
+           it.seen.num_waited_for, 0);
   }
 
   void keeps_bucketers_apart() {
@@ -89,13 +101,44 @@ class Checks : public ArmAndWaitChecks<BucketedModel> {
   }
 };
 
-std::vector<std::string> check(Communicator& comm) {
+std::vector<std::string> faults_of_trainings(Communicator& comm) {
+  Judge judge({.trainer = step4::trainer(),
+               .vary =
+                   [](TrainOptions& options, int number) {
+                     double& capacity_mb = options.set<BucketOptions>().capacity_mb;
+                     if (number % 2 == 1) capacity_mb = 4.0 / 1024;
+                     const bool is_drawn = number == static_cast<int>(cases().size());
+                     if (is_drawn) capacity_mb = static_cast<double>(1 + options.seed % 40) / 1024;
+                   }},
+              comm);
+  judge.all_cases_are_right();
+  return judge.faults();
+}
+
+std::vector<std::string> faults_of_overlap(Communicator& comm) {
+  Checks checks(comm);
+  checks.sends_early();
+  return checks.faults();
+}
+
+std::vector<std::string> faults_of_order(Communicator& comm) {
+  Checks checks(comm);
+  checks.sends_in_order("gradients that are ready in the plan's order", kForward);
+  checks.sends_in_order("gradients that are ready in another order than the plan's", kMixed);
+  checks.sends_in_order("gradients that are ready in another order on every second rank",
+                        comm.rank() % 2 == 0 ? kMixed : kForward);
+  return checks.faults();
+}
+
+std::vector<std::string> faults_of_progress(Communicator& comm) {
+  Checks checks(comm);
+  checks.makes_progress();
+  return checks.faults();
+}
+
+std::vector<std::string> other_faults(Communicator& comm) {
   const Order incomplete = {0, 1, 3, 5, 6};  // without b.weight
   Checks checks(comm);
-  checks.sends_early("overlap", kForward);
-  checks.sends_early("gradients that are ready in another order than the plan's", kMixed);
-  checks.sends_early("gradients that are ready in another order on every second rank",
-                     comm.rank() % 2 == 0 ? kMixed : kForward);
   checks.keeps_bucketers_apart();
   checks.examine("another reduction than the all-reduce, as in step 5",
                  &Checks::reduces_as_it_is_told);
@@ -115,16 +158,12 @@ std::vector<std::string> check(Communicator& comm) {
 }  // namespace step4
 
 std::vector<std::string> judge_linked(Communicator& comm) {
-  Judge judge({.trainer = step4::trainer(),
-               .vary =
-                   [](TrainOptions& options, int number) {
-                     double& capacity_mb = options.set<BucketOptions>().capacity_mb;
-                     if (number % 2 == 1) capacity_mb = 4.0 / 1024;
-                     const bool is_drawn = number == static_cast<int>(cases().size());
-                     if (is_drawn) capacity_mb = static_cast<double>(1 + options.seed % 40) / 1024;
-                   }},
-              comm);
-  return judge.all_cases_are_right() ? step4::check(comm) : judge.faults();
+  return faults_in_stages(
+      {{"flat messages", [&] { return step4::faults_of_trainings(comm); }},
+       {"overlap", [&] { return step4::faults_of_overlap(comm); }},
+       {"one order", [&] { return step4::faults_of_order(comm); }},
+       {"progress", [&] { return step4::faults_of_progress(comm); }},
+       {"errors, a second bucketer, memory", [&] { return step4::other_faults(comm); }}});
 }
 
 }  // namespace ladder

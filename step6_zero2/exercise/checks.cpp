@@ -72,23 +72,23 @@ class Checks : public ArmAndWaitChecks<Model> {
 
   void sends_one_at_a_time(const std::string& what, const Order& order) {
     const UninitializedIsNan guard;
-    overlaps(
-        what, "reduce_scatters", order,
-        [&](Model& model, const Recording& seen, const WorkCounts& at_last) {
-          if (order == kForward) {
-            expect(
-                "the number of reduce_scatters that have left before the last gradient is "
-                "computed",
-                at_last.num_started, kNumUnits - 1);
-            expect("the number of reduce_scatters on their way when the last gradient is computed",
-                   at_last.num_on_their_way(), 1);
-          }
-          model.wait();
-          expect("the most reduce_scatters on their way at once", seen.most_on_their_way, 1);
-          expect_shard(
-              "the gradient shard, which was 1 everywhere and to which the sums are added,", model,
-              2 * comm_.size());
-        });
+    overlaps(what, "reduce_scatters", order, [&](Model& model, const Overlap& it) {
+      if (!it.idle_hooks.empty()) fault(it.idle_hooks);
+      if (order == kForward) {
+        expect(
+            "the number of reduce_scatters that have left before the last gradient is "
+            "computed",
+            it.at_last.num_started, kNumUnits - 1);
+        expect("the number of reduce_scatters on their way when the last gradient is computed",
+               it.at_last.num_on_their_way(), 1);
+      }
+      model.wait();
+      expect("the most reduce_scatters on their way at once", it.seen.most_on_their_way, 1);
+      expect_shard("the gradient shard, which was 1 everywhere and to which the sums are added,",
+                   model, 2 * comm_.size());
+      const std::string wrong = it.wrong_order();
+      if (!wrong.empty()) fault(wrong);
+    });
   }
 
   // More than 8 bits can count. Without the other ranks, whose sums would take long: what is added is

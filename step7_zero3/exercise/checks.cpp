@@ -294,8 +294,9 @@ void check_middle_reader(Examination& examination) {
   });
 }
 
-void check_turns(Examination& examination) {
-  const auto examine = [&](const std::string& name, bool is_tied, int prefetch,
+// With the embedding tied or not, for these numbers of units that are gathered ahead.
+void check_turns(Examination& examination, bool is_tied, const std::vector<int>& prefetches) {
+  const auto examine = [&](const std::string& name, int prefetch,
                            const std::function<void(Turns&)>& part) {
     if (!examination.faults().empty()) return;
     const std::string what =
@@ -305,32 +306,32 @@ void check_turns(Examination& examination) {
       part(turns);
     });
   };
-  for (const bool is_tied : {false, true}) {
-    for (const int prefetch : {0, 1, 2, 7}) {
-      examine("a step", is_tied, prefetch, [](Turns& turns) {
-        turns.backward(turns.forward());
-        turns.evaluate();
-        turns.forward();  // its backward never comes
-        turns.backward(turns.forward());
-      });
-      examine("an evaluation between a forward and its backward", is_tied, prefetch,
-              [](Turns& turns) {
-                const at::Tensor loss = turns.forward();
-                turns.evaluate();
-                turns.backward(loss, /*is_late=*/true);
-              });
-      examine("a forward between a forward and its backward", is_tied, prefetch, [](Turns& turns) {
-        const at::Tensor loss = turns.forward();
-        turns.backward(turns.forward());
-        turns.backward(loss, /*is_late=*/true);
-      });
-      examine("a frozen embedding", is_tied, prefetch, [](Turns& turns) {
-        turns.freeze_embedding();
-        for (int step = 0; step < 2; ++step) turns.backward(turns.forward());
-        turns.evaluate();
-      });
-    }
+  for (const int prefetch : prefetches) {
+    examine("a step", prefetch, [](Turns& turns) {
+      turns.backward(turns.forward());
+      turns.evaluate();
+      turns.forward();  // its backward never comes
+      turns.backward(turns.forward());
+    });
+    examine("an evaluation between a forward and its backward", prefetch, [](Turns& turns) {
+      const at::Tensor loss = turns.forward();
+      turns.evaluate();
+      turns.backward(loss, /*is_late=*/true);
+    });
+    examine("a forward between a forward and its backward", prefetch, [](Turns& turns) {
+      const at::Tensor loss = turns.forward();
+      turns.backward(turns.forward());
+      turns.backward(loss, /*is_late=*/true);
+    });
+    examine("a frozen embedding", prefetch, [](Turns& turns) {
+      turns.freeze_embedding();
+      for (int step = 0; step < 2; ++step) turns.backward(turns.forward());
+      turns.evaluate();
+    });
   }
+}
+
+void check_others(Examination& examination) {
   if (examination.faults().empty()) check_middle_reader(examination);
   examination.examine("a negative prefetch", [&](Communicator& comm) {
     const ModelBuilder build = small_model(/*is_tied=*/false, [](Phase, std::size_t) {});
@@ -339,30 +340,49 @@ void check_turns(Examination& examination) {
   });
 }
 
+std::vector<std::string> faults_of_units(Communicator& comm) {
+  UnitChecks units(comm);
+  units.examine("units", &UnitChecks::come_and_go);
+  units.examine("add()", &UnitChecks::refuses_strangers);
+  if (!units.faults().empty()) return units.faults();
+  const std::unique_ptr<Communicator> half = comm.split(comm.rank() % 2, -comm.rank());
+  UnitChecks of_half(*half);
+  of_half.examine("units in a group of every second rank, in reverse order",
+                  &UnitChecks::come_and_go);
+  return faults_of_groups(of_half.faults(), comm);
+}
+
+std::vector<std::string> faults_of_turns(Communicator& comm, const std::vector<int>& prefetches) {
+  Examination examination(comm);
+  check_turns(examination, /*is_tied=*/false, prefetches);
+  return examination.faults();
+}
+
+std::vector<std::string> faults_of_trainings(Communicator& comm) {
+  Judge judge(
+      {.trainer = trainer(),
+       .vary = [](TrainOptions& options,
+                  int number) { options.set<PrefetchOptions>().num_units = (number + 1) % 3; }},
+      comm);
+  check_turns(judge, /*is_tied=*/true, {0, 1, 2, 7});
+  check_others(judge);
+  if (judge.faults().empty()) judge.all_cases_are_right();
+  return judge.faults();
+}
+
 }  // namespace
 }  // namespace step7
 
 std::vector<std::string> judge_linked(Communicator& comm) {
   install_memory_ledger();
-  step7::UnitChecks units(comm);
-  units.examine("units", &step7::UnitChecks::come_and_go);
-  units.examine("add()", &step7::UnitChecks::refuses_strangers);
-  if (!units.faults().empty()) return units.faults();
-  const std::unique_ptr<Communicator> half = comm.split(comm.rank() % 2, -comm.rank());
-  step7::UnitChecks of_half(*half);
-  of_half.examine("units in a group of every second rank, in reverse order",
-                  &step7::UnitChecks::come_and_go);
-  const std::vector<std::string> of_halves = faults_of_groups(of_half.faults(), comm);
-  if (!of_halves.empty()) return of_halves;
-  Judge judge(
-      {.trainer = step7::trainer(),
-       .vary = [](TrainOptions& options,
-                  int number) { options.set<PrefetchOptions>().num_units = (number + 1) % 3; }},
-      comm);
-  step7::check_turns(judge);
-  if (!judge.faults().empty()) return faults_of_both({}, judge.faults());
-  judge.all_cases_are_right();
-  return judge.faults();
+  return faults_in_stages(
+      {{"the memory of units", [&] { return step7::faults_of_units(comm); }},
+       {"no prefetch, untied", [&] { return step7::faults_of_turns(comm, {0}); }},
+       {"prefetch",
+        [&] {
+          return step7::faults_of_turns(comm, {1, 2, 7});
+        }},
+       {"a tied embedding, and trainings", [&] { return step7::faults_of_trainings(comm); }}});
 }
 
 }  // namespace ladder

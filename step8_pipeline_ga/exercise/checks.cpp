@@ -19,10 +19,11 @@ namespace ladder {
 namespace step8 {
 namespace {
 
-// Part 1: is this plan 1F1B, and does it end? Needs no ranks: a plan is a value.
+// Part 1: does this plan end, and, if `judges_order`, is it 1F1B? Needs no ranks: a plan is a value.
 class PlanChecks : public Examination {
  public:
-  explicit PlanChecks(Communicator& comm) : Examination(comm, "part 1", "pipeline_schedule.cpp") {}
+  PlanChecks(Communicator& comm, bool judges_order)
+      : Examination(comm, "part 1", "pipeline_schedule.cpp"), judges_order_(judges_order) {}
 
   // Small enough to be written down.
   void computes_in_this_order() {
@@ -40,6 +41,7 @@ class PlanChecks : public Examination {
     expect_costs(Schedule::k1f1b, 16, 24);
     expect_costs(Schedule::k1f1b, 3, 300);
     expect_costs(Schedule::k1f1b, 40, 60);
+    if (!judges_order_) return;
     Draw draw(comm_);
     const auto p = static_cast<int>(draw.number(6, 30));
     const std::int64_t m = draw.number(30, 150);
@@ -93,6 +95,7 @@ class PlanChecks : public Examination {
     }
     const std::string wrong = what_is_wrong_with(plan_);
     if (!wrong.empty()) say(wrong);
+    if (!judges_order_) return false;
     const std::string other = wrong.empty() ? name_of_another() : "";
     if (!other.empty()) say("a right plan, but " + other);
     return !is_over_;
@@ -171,6 +174,7 @@ class PlanChecks : public Examination {
                  ": stages wait for one another"));
   }
 
+  const bool judges_order_;
   Schedule plan_schedule_ = Schedule::k1f1b;
   PipelinePlan plan_;
   int p_ = 1;
@@ -178,17 +182,16 @@ class PlanChecks : public Examination {
   bool is_over_ = false;
 };
 
-std::vector<std::string> faults_of_plan(Communicator& comm) {
-  PlanChecks checks(comm);
+std::vector<std::string> faults_of_plan(Communicator& comm, bool judges_order) {
+  PlanChecks checks(comm, judges_order);
   checks.examine("the plans", &PlanChecks::computes_in_this_order);
   checks.examine("the plans", &PlanChecks::costs_what_it_should);
   checks.examine("the plans", &PlanChecks::leaves_the_others_right);
-  checks.examine("wrong counts", &PlanChecks::refuses_what_cannot_be_planned);
+  if (judges_order) checks.examine("wrong counts", &PlanChecks::refuses_what_cannot_be_planned);
   return checks.faults();
 }
 
-// An evaluation has a plan of part 1.
-std::vector<std::string> faults_of_runner(Communicator& comm, bool is_plan_right) {
+std::vector<std::string> faults_of_runner(Communicator& comm) {
   install_memory_ledger();
   RunnerChecks checks(comm);
   const std::int64_t p = comm.size();
@@ -201,14 +204,20 @@ std::vector<std::string> faults_of_runner(Communicator& comm, bool is_plan_right
     checks.adds_the_right_gradients(
         {.schedule = Schedule::kInterleaved, .num_microbatches = 2 * p, .chunks_per_stage = 2});
   }
-  RunnerChecks::Run zero_bubble = {.schedule = Schedule::kZeroBubble, .num_microbatches = p + 2};
-  checks.adds_the_right_gradients(zero_bubble);
-  zero_bubble.is_heard = false;
-  checks.adds_the_right_gradients(zero_bubble);
   // As a loss scale, 65536 is infinite in fp16.
   checks.adds_the_right_gradients({.num_microbatches = 4, .flush_size = 3, .loss_scale = 65536});
   checks.refuses_wrong_arguments();
-  if (is_plan_right) checks.evaluates_without_a_trace();
+  checks.evaluates_without_a_trace();  // with a plan of part 1
+  return checks.faults();
+}
+
+std::vector<std::string> faults_of_weight_halves(Communicator& comm) {
+  RunnerChecks checks(comm);
+  RunnerChecks::Run zero_bubble = {.schedule = Schedule::kZeroBubble,
+                                   .num_microbatches = comm.size() + 2};
+  checks.adds_the_right_gradients(zero_bubble);
+  zero_bubble.is_heard = false;
+  checks.adds_the_right_gradients(zero_bubble);
   return checks.faults();
 }
 
@@ -227,20 +236,24 @@ void vary(TrainOptions& options, int number, int num_ranks) {
   options.data.num_microbatches = num_ranks * (1 + number % 2);
 }
 
+std::vector<std::string> faults_of_trainings(Communicator& comm) {
+  Judge judge(
+      {.trainer = trainer(),
+       .vary = [&](TrainOptions& options, int number) { vary(options, number, comm.size()); }},
+      comm);
+  judge.all_cases_are_right();
+  return judge.faults();
+}
+
 }  // namespace
 }  // namespace step8
 
 std::vector<std::string> judge_linked(Communicator& comm) {
-  const std::vector<std::string> of_plan = step8::faults_of_plan(comm);
-  const std::vector<std::string> faults =
-      faults_of_both(of_plan, step8::faults_of_runner(comm, of_plan.empty()));
-  if (!faults.empty()) return faults;
-  Judge judge({.trainer = step8::trainer(),
-               .vary = [&](TrainOptions& options,
-                           int number) { step8::vary(options, number, comm.size()); }},
-              comm);
-  judge.all_cases_are_right();
-  return judge.faults();
+  return faults_in_stages({{"a plan that ends", [&] { return step8::faults_of_plan(comm, false); }},
+                           {"1F1B", [&] { return step8::faults_of_plan(comm, true); }},
+                           {"the runner's backward", [&] { return step8::faults_of_runner(comm); }},
+                           {"weight halves", [&] { return step8::faults_of_weight_halves(comm); }},
+                           {"trainings", [&] { return step8::faults_of_trainings(comm); }}});
 }
 
 }  // namespace ladder

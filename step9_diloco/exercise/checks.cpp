@@ -195,9 +195,14 @@ std::vector<std::string> faults_of_averager(Communicator& comm) {
 }
 
 // From the fourth round on, a fragment has its next turn: what the last one left behind shows.
-std::vector<std::string> faults_of_diloco(Communicator& comm) {
+std::vector<std::string> faults_of_rounds(Communicator& comm) {
   DilocoChecks checks(comm);
   checks.trains({.name = "alpha 0", .alpha = 0, .num_rounds = 7});
+  return checks.faults();
+}
+
+std::vector<std::string> faults_of_diloco(Communicator& comm) {
+  DilocoChecks checks(comm);
   checks.trains({.name = "alpha 0.25"});
   checks.trains({.name = "alpha 1", .alpha = 1});
   checks.trains({.name = "rounds that fail", .num_rounds = 8, .failures = {1, 3, 4, 7}});
@@ -257,10 +262,12 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
 
 std::vector<std::string> judge_linked(Communicator& comm) {
   install_memory_ledger();
-  const std::vector<std::string> of_averager = step9::faults_of_averager(comm);
-  const std::vector<std::string> faults =
-      faults_of_both(of_averager, step9::faults_of_diloco(comm));
-  return faults.empty() ? step9::faults_of_trainings(comm) : faults;
+  return faults_in_stages({{"the averager", [&] { return step9::faults_of_averager(comm); }},
+                           {"rounds with alpha 0", [&] { return step9::faults_of_rounds(comm); }},
+                           {"alpha, failed rounds, checkpoints", [&] {
+                              const std::vector<std::string> faults = step9::faults_of_diloco(comm);
+                              return faults.empty() ? step9::faults_of_trainings(comm) : faults;
+                            }}});
 }
 
 }  // namespace ladder

@@ -71,13 +71,14 @@ const std::byte* contents_of(const at::Tensor& envelope) {
 // A Communicator for the judge whose messages show the mistakes that a fast transport hides.
 //
 //   no buffers    a send is done only once its receiver has called recv: behind every message
-//                 comes an acknowledgement
+//                 comes an acknowledgement. With buffers, as MPI has for small messages, it is
+//                 done at once
 //   no luck       what is received appears when its wait() is called (or test() is true), and never
 //                 before; until then the elements are NaN
 //   no hang       what is not done after kPatienceSeconds, times time_scale(), throws a CheckError
 //                 that names both ranks, from wait() or test()
 //   no overlap    elements that a message on its way reads or writes may not be received into, and
-//                 what is being sent may not change before it has been waited for
+//                 what is being sent may not change before it has been waited for (without buffers)
 //   no collective, no split and no tag but 0 and 1
 //
 // An answer that fails leaves nothing behind: messages have a group of their own for each check, and
@@ -86,10 +87,11 @@ const std::byte* contents_of(const at::Tensor& envelope) {
 //
 // Collective: the constructor and finish().
 // Lifetime:   `inner` and `agreements` outlive this, and its Works.
-class UnbufferedCommunicator final : public ForwardingCommunicator {
+class UnbufferedCommunicator : public ForwardingCommunicator {
  public:
-  UnbufferedCommunicator(Communicator& inner, Communicator& agreements)
+  UnbufferedCommunicator(Communicator& inner, Communicator& agreements, bool has_buffers = false)
       : ForwardingCommunicator(inner),
+        has_buffers_(has_buffers),
         agreements_(agreements),
         messages_(inner.split(0, inner.rank())),
         acknowledgements_(inner.split(0, inner.rank())) {}
@@ -100,7 +102,7 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
     check_operation(operation, *this);
     check(operation.tag <= 1, "a ", to_string(operation.kind), " has the tag ", operation.tag,
           "; this all-reduce has 0 and 1 for itself, and others may use the rest");
-    check_overlap(operation);
+    if (!has_buffers_) check_overlap(operation);
     const at::Tensor& tensor = operation.tensor;
     check(static_cast<std::int64_t>(tensor.nbytes()) <= kLongestBytes, "rank ", rank(), ": a ",
           to_string(operation.kind), " of ", tensor.numel(),
@@ -111,6 +113,7 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
     Message& message = *all_.back();
     message.of_answer = operation;
     message.rank = rank();
+    message.is_buffered = has_buffers_;
     if (tensor.nbytes() == 0) {
       message.has_travelled = message.is_acknowledged = true;
     } else {
@@ -140,6 +143,7 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
   struct Message {
     Operation of_answer;  // without a tensor in what finish() posts
     int rank = 0;
+    bool is_buffered = false;
     at::Tensor envelope;
     WorkPtr message, acknowledgement;  // an empty message has none
     Timer since_start;
@@ -156,7 +160,8 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
 
     bool test() {
       test_all();
-      if (!has_travelled || (is_send() && !is_acknowledged)) {
+      const bool is_gone = is_send() && is_buffered;
+      if (!is_gone && (!has_travelled || (is_send() && !is_acknowledged))) {
         check(since_start.seconds() < kPatienceSeconds * time_scale(),
               [this] { return what_is_missing(); });
         return false;
@@ -169,7 +174,8 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
     void conclude() {
       const at::Tensor tensor = std::exchange(of_answer.tensor, {});
       if (is_send()) {
-        return check(std::memcmp(data_of(tensor), contents_of(envelope), tensor.nbytes()) == 0,
+        return check(is_buffered ||
+                         std::memcmp(data_of(tensor), contents_of(envelope), tensor.nbytes()) == 0,
                      "rank ", rank, " has changed what it sends to rank ", of_answer.peer,
                      " before it waited for the send");
       }
@@ -267,10 +273,17 @@ class UnbufferedCommunicator final : public ForwardingCommunicator {
     }
   }
 
+  const bool has_buffers_;
   Communicator& agreements_;
   std::unique_ptr<Communicator> messages_, acknowledgements_;
   std::vector<std::shared_ptr<Message>> all_;
   Traffic traffic_;
+};
+
+class BufferedCommunicator final : public UnbufferedCommunicator {
+ public:
+  BufferedCommunicator(Communicator& inner, Communicator& agreements)
+      : UnbufferedCommunicator(inner, agreements, /*has_buffers=*/true) {}
 };
 
 // A transport whose peers are gone: each message fails when it is waited for.
@@ -307,6 +320,12 @@ at::Tensor values_of(int rank, const Shape& shape) {
       .to(shape.dtype);
 }
 
+constexpr std::pair<const char*, at::ScalarType> kTypes[] = {{"fp32", at::kFloat},
+                                                             {"bf16", at::kBFloat16},
+                                                             {"fp16", at::kHalf},
+                                                             {"fp64", at::kDouble},
+                                                             {"int64", at::kLong}};
+
 // All but the messages that the judge itself holds.
 struct HeldBytes {
   std::int64_t live = 0, peak = 0;
@@ -325,9 +344,19 @@ HeldBytes bytes_of_answer() {
 
 class Checks : public Examination {
  public:
+  enum class Looks { kAtSums, kAtSumsWithoutBuffers, kAtAll };
   // counts_memory: false if ranks are threads, which share one memory ledger.
-  explicit Checks(Communicator& comm, bool counts_memory = true)
-      : Examination(comm), counts_memory_(counts_memory) {}
+  explicit Checks(Communicator& comm, Looks looks = Looks::kAtAll, bool counts_memory = true)
+      : Examination(comm), looks_(looks), counts_memory_(counts_memory) {}
+
+  // All types, awkward sizes, and one rank that has only zeros.
+  void all_sums() {
+    const std::int64_t size = comm_.size();
+    for (const auto& [name, dtype] : kTypes)
+      sums(name, dtype, {1001, size, size - 1, 1, 0, size + 1, 1003});
+    for (int rank = 0; rank < comm_.size(); ++rank)
+      examine_sum(concat("zeros on rank ", rank), {"fp32", at::kFloat, 100, rank});
+  }
 
   void sums(const std::string& name, at::ScalarType dtype,
             const std::vector<std::int64_t>& numels) {
@@ -340,10 +369,15 @@ class Checks : public Examination {
   // Nothing after a fault: each wait that does not end takes time.
   void examine_sum(const std::string& what, const Shape& shape) {
     if (!faults().empty()) return;
-    examine<UnbufferedCommunicator>(what, [&](UnbufferedCommunicator& comm) {
+    const auto part = [&](UnbufferedCommunicator& comm) {
       prefix_ = what + ": ";
       sums_twice(shape, comm);
-    });
+    };
+    if (looks_ == Looks::kAtSums) {
+      examine<BufferedCommunicator>(what, part);
+    } else {
+      examine<UnbufferedCommunicator>(what, part);
+    }
   }
 
   // Even and odd ranks have a group each, the last rank first: rank and size are the group's.
@@ -405,6 +439,7 @@ class Checks : public Examination {
     expect("the sum of a second call", second, wanted_sum(1, shape, comm.size()));
     longer.narrow(0, kMargin, numel).fill_(-1);
     expect("what is next to the tensor", longer, at::full_like(longer, -1));
+    if (looks_ != Looks::kAtAll) return;
     expect("the number of operations never waited for", num_never_waited_for, 0);
     const OpTraffic wanted = all_reduce_traffic(numel, part.element_size(), comm.size(),
                                                 comm.rank())[CommOp::kAllReduce];
@@ -428,16 +463,11 @@ class Checks : public Examination {
     return sum;
   }
 
+  const Looks looks_;
   const bool counts_memory_;
   static constexpr std::int64_t kMargin = 5;
   static constexpr std::int64_t kScalarBytes = 64;  // libtorch may need some: they do not count
 };
-
-constexpr std::pair<const char*, at::ScalarType> kTypes[] = {{"fp32", at::kFloat},
-                                                             {"bf16", at::kBFloat16},
-                                                             {"fp16", at::kHalf},
-                                                             {"fp64", at::kDouble},
-                                                             {"int64", at::kLong}};
 
 Shape any_shape(Draw& draw, int num_ranks) {
   const auto& [name, dtype] = kTypes[draw.number(0, std::ssize(kTypes) - 1)];
@@ -449,7 +479,7 @@ Shape any_shape(Draw& draw, int num_ranks) {
 std::vector<std::string> faults_on_threads(int num_ranks, const std::vector<Shape>& shapes) {
   std::vector<std::string> faults;
   run_as_threads(num_ranks, [&](Communicator& comm) {
-    Checks checks(comm, /*counts_memory=*/false);
+    Checks checks(comm, Checks::Looks::kAtAll, /*counts_memory=*/false);
     for (const Shape& shape : shapes)
       checks.examine_sum(concat(num_ranks, " ranks, ", Checks::text_of(shape)), shape);
     if (comm.rank() == 0) faults = checks.faults();
@@ -457,36 +487,47 @@ std::vector<std::string> faults_on_threads(int num_ranks, const std::vector<Shap
   return faults;
 }
 
-}  // namespace
-}  // namespace collectives
+std::vector<std::string> faults_of_sums(Communicator& comm, Checks::Looks looks) {
+  Checks checks(comm, looks);
+  checks.all_sums();
+  return checks.faults();
+}
 
-std::vector<std::string> judge_linked(Communicator& comm) {
-  install_memory_ledger();
-  const std::int64_t size = comm.size();
+std::vector<std::string> all_faults(Communicator& comm) {
   Draw draw(comm);
-  collectives::Checks checks(comm);
-  for (const auto& [name, dtype] : collectives::kTypes)
-    checks.sums(name, dtype, {1001, size, size - 1, 1, 0, size + 1, 1003});
-  for (int rank = 0; rank < comm.size(); ++rank)
-    checks.examine_sum(concat("zeros on rank ", rank), {"fp32", at::kFloat, 100, rank});
+  Checks checks(comm);
+  checks.all_sums();
   if (checks.faults().empty()) checks.sums_in_groups();
   if (checks.faults().empty() && comm.size() > 1) checks.passes_errors_on();
   if (!checks.faults().empty()) return checks.faults();
-  const collectives::Shape drawn = collectives::any_shape(draw, comm.size());
-  checks.examine_sum(draw.announce(collectives::Checks::text_of(drawn)), drawn);
+  const Shape drawn = any_shape(draw, comm.size());
+  checks.examine_sum(draw.announce(Checks::text_of(drawn)), drawn);
   if (comm.size() == 4) {
     const int many = static_cast<int>(draw.number(5, 9));
     checks.examine_next("more ranks, as threads", [&](Communicator&) {
       if (comm.rank() > 0) return;
       for (const int num_ranks : {many, 8}) {
-        const collectives::Shape shape = collectives::any_shape(draw, num_ranks);
+        const Shape shape = any_shape(draw, num_ranks);
         for (const std::string& line :
-             collectives::faults_on_threads(num_ranks, {{"fp32", at::kFloat, 101}, shape}))
+             faults_on_threads(num_ranks, {{"fp32", at::kFloat, 101}, shape}))
           checks.fault(line);
       }
     });
   }
   return checks.faults();
+}
+
+}  // namespace
+}  // namespace collectives
+
+std::vector<std::string> judge_linked(Communicator& comm) {
+  using collectives::Checks;
+  install_memory_ledger();
+  return faults_in_stages(
+      {{"the right sum", [&] { return collectives::faults_of_sums(comm, Checks::Looks::kAtSums); }},
+       {"no deadlock without buffers",
+        [&] { return collectives::faults_of_sums(comm, Checks::Looks::kAtSumsWithoutBuffers); }},
+       {"bytes and scratch", [&] { return collectives::all_faults(comm); }}});
 }
 
 }  // namespace ladder
