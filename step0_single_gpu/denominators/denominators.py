@@ -88,15 +88,15 @@ def measured(home):
         runs = {name: f"{recipe}{i}" for i, name in enumerate(starts)}
         how = f"{options} --steps 30 {DOCUMENTS} 30 --init-from {home}"
         found = train(home, {runs[n]: (n, CUT, f"{how}/{starts[n]}") for n in starts})
-        movement = [moved(home, runs[name], starts[name]) for name in starts]
-        for row, of, movement_of in zip(rows.values(), found, movement):
+        head.append(f"{recipe}: last loss")
+        for row, of in zip(rows.values(), found):
             row.append(f"{of['losses'][-1]:.3f}")
-            row.append(f"{relative_distance(movement_of, movement[0]):.3f}")
-        head += [f"{recipe}: last loss", "parameters"]
-    for row, of in zip(rows.values(), found):
+    movement = [moved(home, runs[name], starts[name]) for name in starts]
+    for row, of, movement_of in zip(rows.values(), found, movement):
         row.insert(1, f"{of['grad_norms'][0] / found[0]['grad_norms'][0]:.3f}")
+        row.append(f"{relative_distance(movement_of, movement[0]):.3f}")
         row.append(f"{of['val_losses'][-1]['loss']:.3f}")
-    return table([[*head, "validation loss"], *rows.values()], numbers_right=True)
+    return table([[*head, "parameters", "validation loss"], *rows.values()], numbers_right=True)
 
 
 def puzzle(home, run, answer, seed):
