@@ -18,11 +18,11 @@ from compare_runs import differences
 
 from launcher.build import need_built, need_release, prepare_release, setup_lock
 from launcher.checkout import EXERCISES, ROOT, Kind, chosen_kind, shown
-from launcher.console import Parser, count_from, fail, say, usage_error
+from launcher.console import Failure, Parser, count_from, fail, say, usage_error
 from launcher.course import exercise_names, read_course
 from launcher.launch import launch, mpirun
 from launcher.logs import Log, log_path
-from launcher.processes import call, output_of
+from launcher.processes import HEEDED, call, next_signal, output_of
 from launcher.rungs import read_rungs
 from launcher.steps import read_steps, resolve_step, trainer_in
 
@@ -148,10 +148,13 @@ def run(words):
         action="store_true",
         help="a file without anything given: what the header declares, with empty bodies; judged the same",
     )
+    parser.add_argument(
+        "--watch", action="store_true", help="judges again whenever you save a file, until it passes"
+    )
     wanted = parser.parse_args(words)
     if not wanted.step:
-        if wanted.hint or wanted.hard:
-            parser.error("--hint and --hard need a STEP")
+        if wanted.hint or wanted.hard or wanted.watch:
+            parser.error("--hint, --hard and --watch need a STEP")
         return show_ladder()
     name, kind = resolve_step(wanted.step, *exercise_names()), chosen_kind()
     if name not in exercise_names():
@@ -166,6 +169,29 @@ def run(words):
             f"--hard gives you a new file, and yours is there: move {shown(exercise.mine)}/ away, or go on without --hard"
         )
     hand_out(exercise, wanted.hard)
+    return watch(exercise, kind) if wanted.watch else judge_answer(exercise, kind)
+
+
+def watch(exercise, kind, judge_once=None) -> int:
+    """Judges again whenever a file of the answer changes, until it passes."""
+    judge_once, judged = judge_once or judge_answer, None
+    while True:
+        now = [file.stat().st_mtime_ns if file.exists() else None for file in exercise.files()]
+        if now != judged and None not in now:  # an editor may replace a file
+            judged = now
+            try:
+                code = judge_once(exercise, kind)
+            except Failure as failure:  # it does not compile
+                say(str(failure))
+                code = 1
+            if code != 1:
+                return code
+            say(f"watching {shown(exercise.mine)}/: save a file there, or end with Ctrl-C")
+        if (number := next_signal(0.3)) in HEEDED:
+            return 128 + number
+
+
+def judge_answer(exercise, kind) -> int:
     with setup_lock():
         prepare_release(kind)
         show_cmake_the_answers(kind)
