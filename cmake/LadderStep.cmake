@@ -171,6 +171,15 @@ function(ladder_add_exercise name folder)
   ladder_make_stubs("${folder}" ${arg_SOLUTIONS})
   ladder_add_test(${name}_stub_test SOURCES "${judge}/stub_test.cpp" ${stubs} LINK ${name}_checks)
   target_compile_definitions(${name}_stub_test PRIVATE LADDER_STUB_SAYS="${arg_STUB_SAYS}")
+
+  # What --hard hands out compiles as well.
+  file(GLOB mending "${folder}/*.solution")
+  if(NOT mending)
+    _ladder_make(make_stub stub "${folder}" HARD ${arg_SOLUTIONS})
+    add_library(${name}_hard OBJECT ${made})
+    _ladder_target(${name}_hard)
+    target_link_libraries(${name}_hard PRIVATE ${name}_checks)
+  endif()
 endfunction()
 
 # Sets `stubs`: a file in the build folder for each solution, which scripts/make_stub makes from it and FOLDER/NAME.stub.
@@ -187,15 +196,22 @@ function(ladder_plant_answers folder)  # SOLUTION…
   set(planted ${made} PARENT_SCOPE)
 endfunction()
 
-# Sets `made`: build/…/NAME_KIND.cpp for each solution NAME.cpp, by scripts/SCRIPT from it and FOLDER/NAME.KIND.
-function(_ladder_make script kind folder)  # SOLUTION…
+# Sets `made`: build/…/NAME_KIND.cpp for each solution NAME.cpp, by scripts/SCRIPT from it and FOLDER/NAME.KIND. With HARD,
+# NAME_hard.cpp.
+function(_ladder_make script kind folder)  # [HARD] SOLUTION…
+  cmake_parse_arguments(arg "HARD" "" "" ${ARGN})
   set(made)
-  foreach(solution IN LISTS ARGN)
+  foreach(solution IN LISTS arg_UNPARSED_ARGUMENTS)
     get_filename_component(name "${solution}" NAME_WE)
     set(command "${LADDER_ROOT}/scripts/${script}" "${solution}" "${folder}/${name}.${kind}")
     set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_${kind}.cpp")
+    set(options)
+    if(arg_HARD)
+      set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_hard.cpp")
+      set(options --hard)
+    endif()
     file(GLOB mending "${folder}/${name}.solution")  # which scripts/plant reads as well
-    add_custom_command(OUTPUT "${source}" COMMAND ${command} "${source}" DEPENDS ${command} ${mending} VERBATIM)
+    add_custom_command(OUTPUT "${source}" COMMAND ${command} "${source}" ${options} DEPENDS ${command} ${mending} VERBATIM)
     list(APPEND made "${source}")
   endforeach()
   set(made ${made} PARENT_SCOPE)
