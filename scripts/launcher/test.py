@@ -355,6 +355,11 @@ def readme():
 def lessons():
     check("scripts/check_pytorch_boxes", "--self-test")
     check("scripts/check_readme_commands", "--except", "README.md")
+    for lesson in predict.lessons().values():
+        hows = [{how for _, how, _, _ in lesson.commands_of([q])} for q in lesson.questions]
+        predict.show_answers(
+            lesson, [q for q, how in zip(lesson.questions, hows) if how == {"dry"}]
+        )
     for lesson in next_in_turn(list(predict.lessons()), 2):
         check("./ladder", "predict", lesson, "--compute")
 
