@@ -1,6 +1,7 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "step0_single_gpu/train.hpp"
 
+#include "common/train/build_model.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
@@ -19,7 +20,11 @@ std::vector<Send> sends(const TrainOptions& /*options*/, const StepsTaken& /*ste
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
-  return ladder::working_bytes(options);
+  const std::int64_t num_ranks = options.get<OracleOptions>().simulate_ranks;
+  const double sum_over_ranks =
+      num_ranks > 1 ? 4.0 * static_cast<double>(layout_of(options).numel) : 0;
+  return ladder::working_bytes(options, {.in_backward = sum_over_ranks, .after = sum_over_ranks},
+                               num_ranks);
 }
 
 }  // namespace ladder::step0

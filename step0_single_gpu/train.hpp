@@ -17,7 +17,8 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
                         int rank);
 
-// The activations of a microbatch, and the token ids of a step.
+// The activations of a microbatch, and the token ids of a step; for an oracle also the sum over its
+// ranks.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {

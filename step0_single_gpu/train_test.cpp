@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/start.hpp"
+#include "step0_single_gpu/simulated_ranks.hpp"
 
 namespace ladder {
 namespace {
@@ -79,6 +81,21 @@ TEST_F(Step0Test, ClippingLosesNoGradientIn16Bits) {
   const std::string wanted = hash_with(0x1p-4, 1);
   EXPECT_EQ(hash_with(0x1p-27, 0x1p23), wanted);
   EXPECT_NE(hash_with(0x1p-27, 0x1p22), wanted);
+}
+
+// The sum over the ranks that it plays is held as well, which with small microbatches is most of it.
+TEST_F(Step0Test, AnOracleHoldsAtMostWhatTheorySays) {
+  options_.data.microbatch_size = 1;
+  options_.model.channels = 64;
+  options_.num_steps = 3;
+  options_.set<OracleOptions>().simulate_ranks = 3;
+  install_memory_ledger();
+  const MemoryReading before = read_memory();
+  reset_memory_peaks();
+  train(options_);
+  const std::int64_t most = step0::state_bytes(options_, 1, 0).total() +
+                            step0::working_bytes(options_, 1, 0);
+  EXPECT_LE(read_memory().peak_bytes - before.total_live_bytes, most);
 }
 
 }  // namespace

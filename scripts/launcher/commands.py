@@ -14,6 +14,7 @@ from launcher import (
     debug,
     doctor,
     exercise,
+    first_hour,
     plan,
     predict,
     report,
@@ -33,6 +34,7 @@ from launcher.trainer_options import check_are_of, help_of
 HELP = """\
 Ladder: distributed training, written out step by step. Each step is a complete trainer.
 
+  ./ladder start                   the first minutes of the course: three predictions, then steps 0 and 1
   ./ladder run [options]           climb all steps on the built-in corpus; ends in a table that compares them
       --ranks N                    the number of processes: 1, 2, 4 or 8 (default 2)
       --data FILE                  train on your own text; any other common trainer option works too: --steps 200
@@ -60,6 +62,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
       --hard                       a file without anything given: what the header declares, with empty bodies
+      --watch                      judge again whenever you save a file, until it passes
   ./ladder exercise collectives    the primer: an all-reduce from messages
   ./ladder exercise loss_scaler    for fp16: a loss scale that adapts, and an optimizer step that uses it
   ./ladder bug [STEP]              a game: a mistake is planted into a trainer, out of sight; find the file and line
@@ -249,7 +252,7 @@ def lighthouse(words: list[str]) -> int:
 
 
 COMMANDS = {
-    "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
+    "setup": setup, "start": first_hour.run, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
     "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run, "predict": predict.run,
     "bug": bug.run, "diff": diff, "doctor": doctor.run, "completion": completion.run, "help": show_help,

@@ -149,7 +149,9 @@ def run(words):
         help="a file without anything given: what the header declares, with empty bodies; judged the same",
     )
     parser.add_argument(
-        "--watch", action="store_true", help="judges again whenever you save a file, until it passes"
+        "--watch",
+        action="store_true",
+        help="judges again whenever you save a file, until it passes",
     )
     wanted = parser.parse_args(words)
     if not wanted.step:

@@ -136,6 +136,7 @@ class Lesson:
             NameError,
             SyntaxError,
             TypeError,
+            ValueError,
         ) as error:
             fail(f"{self.page}: an answer cannot be computed: {error}")
 
@@ -274,17 +275,20 @@ def run(words: list[str]) -> int:
         for lesson in chosen:
             show_answers(lesson, lesson.questions)
         return 0
-    guesses = (
-        [ask(question, i + 1) for i, question in enumerate(chosen[0].questions)]
-        if this.answers is None
-        else list(map(number_from, this.answers))
-    )
-    if None in guesses or len(guesses) != len(chosen[0].questions):
+    return judge(chosen[0], guesses_for(chosen[0], this.answers))
+
+
+def guesses_for(lesson: Lesson, answers: list[str] | None) -> list[float]:
+    """The reader's: typed now, unless they are given."""
+    if answers is None:
+        return [ask(question, i + 1) for i, question in enumerate(lesson.questions)]
+    guesses = list(map(number_from, answers))
+    if None in guesses or len(guesses) != len(lesson.questions):
+        units = ", ".join(question.unit for question in lesson.questions)
         usage_error(
-            f"--answers {' '.join(this.answers)}: {chosen[0].name} wants {len(chosen[0].questions)} numbers, "
-            f"in {', '.join(question.unit for question in chosen[0].questions)}"
+            f"--answers {' '.join(answers)}: {lesson.name} wants {len(lesson.questions)} numbers, in {units}"
         )
-    return judge(chosen[0], guesses)
+    return guesses
 
 
 def show_answers(lesson: Lesson, questions: list[Question]):
