@@ -3,6 +3,7 @@
 much?
 
     scripts/compare_runs.py RUN REFERENCE [--within TOLERANCE]
+    scripts/compare_runs.py RUN --save-reference DIR     keeps what others are compared with
     scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
 RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares
@@ -22,6 +23,8 @@ import functools
 import json
 import math
 import operator
+import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -302,6 +305,37 @@ def describe_equality(run, reference, within):
     return f"{how}: {len(steps)} steps{of_all}, {report['num_parameters']} parameters, param_hash {report['param_hash']}"
 
 
+def save_reference(run, folder):
+    """Copies the report and the final parameters of a run that has ended into a new folder. Returns
+    the steps that can be compared with it. Raises OSError or ValueError, and then leaves no
+    folder."""
+    report = read_report(run, KINDS | {"was_stopped": bool})
+    parameters = parameters_file(run, last_step(report))
+    place = folder.resolve()
+    if os.path.lexists(folder) or place.exists():
+        raise ValueError(
+            f"--save-reference {folder} already exists: name a new folder, or remove this one"
+        )
+    if place.is_relative_to(run.resolve()):
+        raise ValueError(
+            f"--save-reference {folder} is inside the run's own folder: name one outside it"
+        )
+    if report["was_stopped"]:
+        raise ValueError(f"{run}: was stopped: resume it with the same command until it ends")
+    if not report["losses"]:
+        raise ValueError(f"{run}: has taken no step that could be compared")
+    if not parameters:
+        raise ValueError(f"{run}: holds no final parameters to keep as a reference")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.partial-") as partial:
+        made = Path(partial, "made")
+        made.mkdir()
+        shutil.copyfile(Path(run, "report.json"), made / "report.json")
+        shutil.copyfile(parameters, made / "model.safetensors")
+        made.rename(place)
+    return range(report["first_step"] + 1, last_step(report) + 1)
+
+
 BIAS = "h.0.attn.c_attn.bias"
 
 
@@ -318,6 +352,7 @@ class PlantedRun:
                 {"step": 6, "loss": 1.5, "nats_per_byte": 0.5},
             ],
         }
+        self.report["was_stopped"] = False
         self.report |= {key: [6.0, 5.0, 4.0, 3.0, 2.0, 1.0] for key in SERIES}
         self.report |= {"unit": "pairs", "metrics": {"accuracy": [0.5] * 6}}
         self.tensors = {
@@ -461,18 +496,63 @@ PLANTED = [
 ]
 
 
+# What is planted into a run, where it is kept, and what must be said (None: it is kept).
+KEPT = [
+    ([], "kept", None),
+    ([], "new/deep/", None),
+    ([], "run/../dots", None),
+    ([], "run2", None),  # a name that only begins like the run's
+    ([("steps", 4, 6), ("logged", (1, 6.0))], "kept", None),
+    ([("file", "checkpoints/step_000006/model.safetensors")], "kept", None),
+    ([], "run", "already exists"),
+    ([], ".", "already exists"),  # holds the run
+    ([], "new/..", "already exists"),
+    ([], "dangling", "already exists"),
+    ([], "run/kept", "inside the run's own folder"),
+    ([], "link/a/b", "inside the run's own folder"),
+    ([], "x" * 256, "File name too long"),
+    ([("set", "was_stopped", True)], "kept", "was stopped"),
+    ([("without", "was_stopped")], "kept", "has no was_stopped"),
+    ([("steps", 7, 6)], "kept", "no step that could be compared"),
+    ([("file", None)], "kept", "no final parameters"),
+    ([("file", "model.safetensors/a_file")], "kept", "Is a directory"),  # found amid copying
+    ([("report", "{")], "kept", "is damaged"),
+]
+
+
+def planted(plants):
+    run = PlantedRun()
+    for name, *values in plants:
+        if name in vars(run):
+            setattr(run, name, *values)
+        else:
+            getattr(run, name)(*values)
+    return run
+
+
+def judge_kept(plants, name):
+    """What save_reference() says about a run with these plants; nothing if it is kept rightly."""
+    with tempfile.TemporaryDirectory() as home:
+        run, kept = Path(home, "run"), Path(home, name)
+        planted(plants).write(run)
+        Path(home, "dangling").symlink_to("nowhere")
+        Path(home, "link").symlink_to("run")
+        before = set(Path(home).rglob("*"))
+        try:
+            save_reference(run, kept)
+        except (OSError, ValueError) as error:
+            return f"{error}{''.join(f'; left {path}' for path in set(Path(home).rglob('*')) - before)}"
+        new = {path.name for path in set(Path(home).rglob("*")) - before if path.is_file()}
+        assert new == {"report.json", "model.safetensors"} == set(os.listdir(kept)), new
+        return "\n".join(differences(run, kept))
+
+
 def judge(plants, within):
     """What differences() says about a run with these plants and one without, or with the same."""
     is_both = plants[:1] == ["both"]
     with tempfile.TemporaryDirectory() as home:
         for folder in (Path(home) / "run", Path(home) / "reference"):
-            run = PlantedRun()
-            for name, *values in plants[is_both:] if is_both or folder.name == "run" else []:
-                if name in vars(run):
-                    setattr(run, name, *values)
-                else:
-                    getattr(run, name)(*values)
-            run.write(folder)
+            planted(plants[is_both:] if is_both or folder.name == "run" else []).write(folder)
         try:
             return differences(Path(home) / "run", Path(home) / "reference", within)
         except ValueError as error:
@@ -489,7 +569,14 @@ def self_test():
         )
     for text in ("-1", "nan", "inf", "much"):
         assert refusal(ValueError, tolerance, text), f"--within {text} was accepted"
-    print(f"self-test: {len(PLANTED)} pairs of runs are judged rightly")
+    for plants, name, wanted in KEPT:
+        found = judge_kept(plants, name)
+        assert wanted in found and "left" not in found if wanted else not found, (
+            f"{plants} kept as {name}: wanted {wanted!r}, found {found}"
+        )
+    print(
+        f"self-test: {len(PLANTED)} pairs of runs are judged rightly, {len(KEPT)} are kept or refused"
+    )
 
 
 def tolerance(text):
@@ -503,6 +590,7 @@ def main():
     parser = argparse.ArgumentParser(
         prog="./ladder compare",
         description="Checks that two runs are equal; if not, shows where they first differ.",
+        usage="%(prog)s [-h] [--within TOLERANCE] RUN REFERENCE\n       %(prog)s RUN --save-reference DIR",
     )
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run")
     parser.add_argument(
@@ -518,25 +606,35 @@ def main():
         help="allowed relative difference; default: equal bits",
     )
     parser.add_argument(
+        "--save-reference",
+        type=Path,
+        metavar="DIR",
+        help="keep report and final parameters of RUN, which has ended, in this new folder, to compare other runs with",
+    )
+    parser.add_argument(
         "--self-test",
         action=SelfTest,
         const=self_test,
         help="plant differences and check that they are found",
     )
     arguments = parser.parse_args()
-    if arguments.reference is None:
+    run, reference, within = arguments.run, arguments.reference, arguments.within
+    if kept := arguments.save_reference:
+        if reference or within is not None or not run:
+            parser.error("--save-reference needs one run, and nothing else")
+    elif not reference:
         parser.error("two runs are needed: RUN REFERENCE")
     try:
-        lines = differences(arguments.run, arguments.reference, arguments.within)
+        if kept:
+            steps = save_reference(run, kept)
+            print(f"reference: {kept} (steps {steps[0]} to {steps[-1]})")
+            return 0
+        lines = differences(run, reference, within)
     except (OSError, ValueError) as error:
         sys.exit(f"compare: {error}")
     except (LookupError, TypeError, AttributeError) as error:
-        sys.exit(
-            f"compare: a report of {arguments.run} or {arguments.reference} is damaged: {error!r}"
-        )
-    print(
-        "\n".join(lines) or describe_equality(arguments.run, arguments.reference, arguments.within)
-    )
+        sys.exit(f"compare: a report of {run} or {kept or reference} is damaged: {error!r}")
+    print("\n".join(lines) or describe_equality(run, reference, within))
     return 1 if lines else 0
 
 

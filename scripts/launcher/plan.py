@@ -54,7 +54,7 @@ depends on this machine, --link says what connects the ranks, and --device cuda 
 # evaluation and a save are not part of a step's time.
 MEASURED = "threads products gradient-sum data rows norm-eps rope-theta order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
-    resume log-every val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
+    resume log-every val-data save-dtype keep sample quiet memory-cap-mb alpha
     outer-lr outer-momentum reduction nccl-timeout deterministic""".split()
 REFUSED = {
     "transport": "it plans for ranks under mpirun",
