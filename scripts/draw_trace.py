@@ -4,7 +4,7 @@ library only."""
 from html import escape
 
 from launcher.figures import page, swatches
-from read_trace import account, ranks_of
+from read_trace import account, bubbles, is_schedule, ranks_of
 
 
 WIDTH, LEFT, RIGHT = 1000, 130, 965  # of the picture, and of the time line in it
@@ -30,8 +30,14 @@ STYLE = """\
     .axis { stroke: #57606a; stroke-width: 1.5; fill: none; }
     .wireword { fill: #8a4f08; }
     .rightword { fill: #1a7f37; }"""
+SCHEDULE_STYLE = """
+    .forward { fill: #77aadd; }
+    .backward { fill: #ee8866; }
+    .wgrad { fill: #eedd88; }
+    .onblue { fill: #24292f; }"""
 ABOUT = """Drawn by ./ladder trace from a run: for each rank what it computed and waited for, and below it what was
     in flight and what it held."""
+ABOUT_SCHEDULE = "Drawn by ./ladder trace: when each stage of a pipeline computes which microbatch."
 MEMORY = {
     "optimizer state": "#ccbb44",
     "parameters": "#4477aa",
@@ -87,13 +93,14 @@ class Drawing:
         edges.append(self.x(one.end))
         return max(zip(edges[::2], edges[1::2]), key=lambda gap: gap[1] - gap[0])
 
-    def box(self, one, y, height, kind, *names, holes=()):
-        """A box with the first of these names that fits between the holes."""
+    def box(self, one, y, height, kind, *names, holes=(), shade=0):
+        """A box with the first of these names that fits between the holes; it may be paler."""
         left, right = self.x(one.begin), self.x(one.end)
         if right - left < 0.3:
             return
+        pale = f' fill-opacity="{1 - shade:.2f}"' if shade else ""
         self.shapes.append(
-            f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{height}" class="{kind}"/>'
+            f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{height}" class="{kind}"{pale}/>'
         )
         left, right = self.widest_gap(one, holes)
         name = next((name for name in names if len(name) * LETTER + 4 <= right - left), None)
@@ -152,10 +159,14 @@ def draw_computing(drawing, rank, begin, end, y, units):
         for s in spans
         if not any(o is not s and o.begin <= s.begin and s.end <= o.end for o in spans)
     ]
+    chunks = sorted({span.args["chunk"] for span in top if "chunk" in span.args})
     for span in top:
-        kind = CLASSES.get(span.name, "other")
-        number = str(span.args.get("microbatch", ""))
-        drawing.box(span, y, ROW, kind, *((number,) if "chunk" in span.args else (span.name,)))
+        kind, names, shade = CLASSES.get(span.name, "other"), [span.name], 0
+        if "chunk" in span.args:  # of several, letters and shades tell which
+            nth, number = chunks.index(span.args["chunk"]), str(span.args["microbatch"])
+            names = [f"{number}{chr(97 + nth % 26)}", number] if chunks[1:] else [number]
+            shade = 0.5 * nth / len(chunks)
+        drawing.box(span, y, ROW, kind, *names, shade=shade)
         for layer in parts_of(span, spans):
             drawing.box(
                 layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits
@@ -233,9 +244,9 @@ def draw_legend(drawing, trace, y, units):
     for name, kind in CLASSES.items():
         if name in names:
             kinds.setdefault(kind, name)
-    kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"} | (
-        {"gradients": "gradients in flight"} if units else {}
-    )
+    if not is_schedule(trace):
+        kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"}
+    kinds |= {"gradients": "gradients in flight"} if units else {}
     held = {
         category
         for rank in trace.ranks
@@ -243,8 +254,11 @@ def draw_legend(drawing, trace, y, units):
         for category, bytes in held.items()
         if bytes
     }
+    looks = [(f'class="{kind}"', name) for kind, name in kinds.items()]
+    if any("fill-opacity" in shape for shape in drawing.shapes):
+        looks.append(('class="forward" fill-opacity="0.75"', "paler, b, c, …: later chunks"))
     rows = [
-        [(f'class="{kind}"', name, False) for kind, name in kinds.items()],
+        [(look, name, False) for look, name in looks],
         [(f'fill="{colour}"', name, False) for name, colour in MEMORY.items() if name in held],
     ]
     shapes, height = swatches(rows, LEFT, WIDTH, y, LETTER)
@@ -260,15 +274,16 @@ def bounds(trace, number):
 
 def described(trace, number):
     """The numbers of the drawing, for those who cannot see it and for scripts/check_figures."""
-    parts = []
+    parts, idle = [], bubbles(trace, [number]) if is_schedule(trace) else None
     for index, rank in enumerate(trace.ranks):
         own = account(rank, [number])
         shares = {"step": 1, "computing": 1 - own.waiting, "waiting": own.waiting}
         shares["in flight"] = own.in_flight
+        shares = {"computing": 1 - idle[index], "idle": idle[index]} if idle else shares
         said = [f"{what} {part * own.step_us / 1000:.1f} ms" for what, part in shares.items()]
         said += [] if own.hidden is None else [f"hidden {100 * own.hidden:.1f}% of it"]
         parts.append(f"rank {index}: {', '.join(said)}")
-    return f"{ABOUT} {'; '.join(parts)}"
+    return f"{ABOUT_SCHEDULE if idle else ABOUT} {'; '.join(parts)}"
 
 
 def draw(trace, number, least_us=0):
@@ -278,6 +293,11 @@ def draw(trace, number, least_us=0):
     drawing, y, places, units = Drawing(begin, end, length), 74, [], units_of(trace)
     most = max(most_held(rank, begin, end) for rank in trace.ranks)
     for index, rank in enumerate(trace.ranks):
+        if is_schedule(trace):
+            draw_computing(drawing, rank, begin, end, y - 16, units)
+            drawing.text(28, y + 8, f"rank {index}")
+            y += ROW + GAP
+            continue
         drawing.text(28, y, f"rank {index}", "strong")
         drawing.text(28, y + 36, "computing")
         draw_computing(drawing, rank, begin, end, y + 12, units)
@@ -304,9 +324,12 @@ def draw(trace, number, least_us=0):
     title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (
         f", link {link}" if link else ""
     )
+    if is_schedule(trace) and (idle := bubbles(trace, [number])):
+        title = f"{trace.about['step']}; bubble: {100 * sum(idle) / len(idle):.1f}%"
     tip = '<path d="M0 0.8L9 5L0 9.2z" fill="#b4690e"/>'
     tip = f'<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">{tip}</marker>'
     drawing.text(28, 34, title, "strong")
     size = f'width="{WIDTH}" height="{height}" '
     shapes = [f"<defs>{tip}</defs>", *drawing.shapes]
-    return page(WIDTH, height, escape(title), shapes, STYLE, described(trace, number), size)
+    style = STYLE + SCHEDULE_STYLE * is_schedule(trace)
+    return page(WIDTH, height, escape(title), shapes, style, described(trace, number), size)

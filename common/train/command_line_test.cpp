@@ -473,11 +473,11 @@ TEST(Options, OfOtherStepsAreDropped) {
   EXPECT_EQ(own.step, "step_x");
 }
 
-TEST(Options, APictureIsTextOrAnSvg) {
+TEST(Options, APictureIsTextOrATrace) {
   EXPECT_FALSE(parse({}).picture_file.has_value());
   EXPECT_EQ(parse({"--show-level"}).picture_file, "");
-  EXPECT_EQ(parse({"--show-level", "a.svg"}).picture_file, "a.svg");
-  expect_refusal({"--show-level", "a.png"}, {"--show-level is 'a.png'"});
+  EXPECT_EQ(parse({"--show-level", "a.json"}).picture_file, "a.json");
+  expect_refusal({"--show-level", "a.svg"}, {"--show-level is 'a.svg'", "./ladder trace"});
 }
 
 TEST(Options, DryRunTakesRanks) {

@@ -309,7 +309,7 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
 void show_picture(const CommandLine& line, const Trainer& trainer) {
   const std::string& file = *line.picture_file;
   const std::string drawing =
-      trainer.picture->draw(line.options, num_ranks_of(line.options), !file.empty());
+      trainer.picture->show(line.options, num_ranks_of(line.options), !file.empty());
   if (file.empty()) {
     std::fputs(drawing.c_str(), stdout);
   } else {

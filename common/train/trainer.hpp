@@ -95,12 +95,12 @@ struct Trainer {
   // Theory: a stage's idle time per time that it computes, if all compute alike.
   double (*bubble)(const TrainOptions& options, int world_size) = kNothing<double>;
   Tries (*tries)(const TrainOptions& options, int world_size) = as_it_is;
-  // A picture that an option asks for instead of training.
+  // What an option shows instead of training.
   struct Picture {
     const char* option;  // "--show-schedule"
     const char* help;
-    // As text, or as an SVG file.
-    std::string (*draw)(const TrainOptions& options, int world_size, bool is_svg);
+    // For the terminal, or as a trace.
+    std::string (*show)(const TrainOptions& options, int world_size, bool is_trace);
   };
   std::optional<Picture> picture = {};
   // Those of this step, with their defaults.
