@@ -320,6 +320,13 @@ void show_picture(const CommandLine& line, const Trainer& trainer) {
   }
 }
 
+std::string tries_text(const TrainOptions& options, const Trainer& trainer, int num_ranks) {
+  Json tries = Json::array();
+  for (const auto& [name, words] : trainer.tries(options, num_ranks))
+    tries.push_back({{"name", name}, {"words", words}});
+  return to_text(tries) + "\n";
+}
+
 // Ranks that are threads. The first error ends all of them, and is thrown.
 int run_threads(const TrainOptions& options, const Trainer& trainer, Link link) {
   int exit_code = kExitDone;
@@ -394,7 +401,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     if (line.should_exit || line.dry_run_ranks > 0) {
       const std::string text =
           line.should_exit   ? line.text
-          : line.wants_tries ? to_text(trainer.tries(line.options, line.dry_run_ranks)) + "\n"
+          : line.wants_tries ? tries_text(line.options, trainer, line.dry_run_ranks)
           : line.is_json ? to_text(dry_run_json(line.options, trainer, line.dry_run_ranks)) + "\n"
                          : describe_run(line.options, trainer, line.dry_run_ranks);
       if (rank == 0) std::fputs(text.c_str(), stdout);

@@ -37,9 +37,13 @@ struct OptimizerWork {
 // All elements of a model.
 OptimizerWork work_of_replica(const TrainOptions& options, int world_size, int rank);
 
-// The words with which ./ladder plan tries a step, besides those of its user: one text for each try.
-// By default it tries the step as it is, on several ranks: one alone is best off with step 0.
-using Tries = std::vector<std::string>;
+// How ./ladder plan tries a step: what it calls the try ("2 stages"), and the words besides those of
+// its user. By default it tries the step as it is, on several ranks: one alone is best off with
+// step 0.
+struct Try {
+  std::string name, words;
+};
+using Tries = std::vector<Try>;
 inline Tries as_it_is(const TrainOptions& /*options*/, int world_size) {
   return Tries(world_size > 1 ? 1 : 0);
 }
