@@ -37,7 +37,6 @@ SCHEDULE_STYLE = """
     .onblue { fill: #24292f; }"""
 ABOUT = """Drawn by ./ladder trace from a run: for each rank what it computed and waited for, and below it what was
     in flight and what it held."""
-ABOUT_SCHEDULE = "Drawn by ./ladder trace: when each stage of a pipeline computes which microbatch."
 MEMORY = {
     "optimizer state": "#ccbb44",
     "parameters": "#4477aa",
@@ -237,16 +236,22 @@ def round_step(length):
     )
 
 
-def draw_legend(drawing, trace, y, units):
-    """Returns how high it is."""
+def computing_kinds(trace):
+    """The classes of what was computed, and their names."""
     names = {span.name for rank in trace.ranks for span in rank.spans}
     kinds = {}
     for name, kind in CLASSES.items():
         if name in names:
             kinds.setdefault(kind, name)
-    if not is_schedule(trace):
-        kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"}
-    kinds |= {"gradients": "gradients in flight"} if units else {}
+    return kinds
+
+
+def draw_legend(drawing, trace, y, units):
+    """Returns how high it is."""
+    kinds = computing_kinds(trace)
+    kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"} | (
+        {"gradients": "gradients in flight"} if units else {}
+    )
     held = {
         category
         for rank in trace.ranks
@@ -254,16 +259,22 @@ def draw_legend(drawing, trace, y, units):
         for category, bytes in held.items()
         if bytes
     }
-    looks = [(f'class="{kind}"', name) for kind, name in kinds.items()]
-    if any("fill-opacity" in shape for shape in drawing.shapes):
-        looks.append(('class="forward" fill-opacity="0.75"', "paler, b, c, …: later chunks"))
     rows = [
-        [(look, name, False) for look, name in looks],
+        [(f'class="{kind}"', name, False) for kind, name in kinds.items()],
         [(f'fill="{colour}"', name, False) for name, colour in MEMORY.items() if name in held],
     ]
     shapes, height = swatches(rows, LEFT, WIDTH, y, LETTER)
     drawing.shapes += shapes
     return height
+
+
+def draw_axis(drawing, y, length):
+    ticks, step = [], round_step(length / 1000)
+    for ms in range(0, int(length / 1000) + 1, step):
+        x = LEFT + 1000 * ms * drawing.scale
+        ticks.append(f"M{x:.1f} {y - 14}v8")
+        drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
+    drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
 
 
 def bounds(trace, number):
@@ -274,30 +285,49 @@ def bounds(trace, number):
 
 def described(trace, number):
     """The numbers of the drawing, for those who cannot see it and for scripts/check_figures."""
-    parts, idle = [], bubbles(trace, [number]) if is_schedule(trace) else None
+    parts = []
     for index, rank in enumerate(trace.ranks):
         own = account(rank, [number])
         shares = {"step": 1, "computing": 1 - own.waiting, "waiting": own.waiting}
         shares["in flight"] = own.in_flight
-        shares = {"computing": 1 - idle[index], "idle": idle[index]} if idle else shares
         said = [f"{what} {part * own.step_us / 1000:.1f} ms" for what, part in shares.items()]
         said += [] if own.hidden is None else [f"hidden {100 * own.hidden:.1f}% of it"]
         parts.append(f"rank {index}: {', '.join(said)}")
-    return f"{ABOUT_SCHEDULE if idle else ABOUT} {'; '.join(parts)}"
+    return f"{ABOUT} {'; '.join(parts)}"
+
+
+def draw_schedule(trace, number, least_us):
+    """What each rank computes, and no more."""
+    begin, end = bounds(trace, number)
+    drawing, y = Drawing(begin, end, max(end - begin, least_us)), 58
+    for index, rank in enumerate(trace.ranks):
+        draw_computing(drawing, rank, begin, end, y, units=[])
+        drawing.text(28, y + 24, f"rank {index}")
+        y += ROW + GAP
+    draw_axis(drawing, y + 16, max(end - begin, least_us))
+    looks = [(f'class="{kind}"', name, False) for kind, name in computing_kinds(trace).items()]
+    if any("fill-opacity" in shape for shape in drawing.shapes):
+        looks.append(('class="forward" fill-opacity="0.75"', "paler, b, c, …: later chunks", False))
+    legend, height = swatches([looks], LEFT, WIDTH, y + 48, LETTER)
+    idle = bubbles(trace, [number]) or [0]
+    title = f"{trace.about['step']}; bubble: {100 * sum(idle) / len(idle):.1f}%"
+    drawing.text(28, 34, title, "strong")
+    height += y + 54
+    size, shares = f'width="{WIDTH}" height="{height}" ', [f"{100 * share:.1f}%" for share in idle]
+    about = f"When each rank computes which microbatch. Idle: {', '.join(shares)}"
+    shapes = [*drawing.shapes, *legend]
+    return page(WIDTH, height, escape(title), shapes, STYLE + SCHEDULE_STYLE, about, size)
 
 
 def draw(trace, number, least_us=0):
     """The step with this number, on all ranks. Its axis is at least so long."""
+    if is_schedule(trace):
+        return draw_schedule(trace, number, least_us)
     begin, end = bounds(trace, number)
     length = max(end - begin, least_us)
     drawing, y, places, units = Drawing(begin, end, length), 74, [], units_of(trace)
     most = max(most_held(rank, begin, end) for rank in trace.ranks)
     for index, rank in enumerate(trace.ranks):
-        if is_schedule(trace):
-            draw_computing(drawing, rank, begin, end, y - 16, units)
-            drawing.text(28, y + 8, f"rank {index}")
-            y += ROW + GAP
-            continue
         drawing.text(28, y, f"rank {index}", "strong")
         drawing.text(28, y + 36, "computing")
         draw_computing(drawing, rank, begin, end, y + 12, units)
@@ -311,12 +341,7 @@ def draw(trace, number, least_us=0):
             drawing.text(28, y + 22, f"≤ {own / 1e6:.1f} MB")
             y += MEMORY_ROW + 8
     draw_messages(drawing, trace, begin, end, places)
-    ticks, step = [], round_step(length / 1000)
-    for ms in range(0, int(length / 1000) + 1, step):
-        x = LEFT + 1000 * ms * drawing.scale
-        ticks.append(f"M{x:.1f} {y - 14}v8")
-        drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
-    drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
+    draw_axis(drawing, y, length)
     height, link = (
         y + 38 + draw_legend(drawing, trace, y + 32, units),
         trace.about["config"].get("link"),
@@ -324,12 +349,9 @@ def draw(trace, number, least_us=0):
     title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (
         f", link {link}" if link else ""
     )
-    if is_schedule(trace) and (idle := bubbles(trace, [number])):
-        title = f"{trace.about['step']}; bubble: {100 * sum(idle) / len(idle):.1f}%"
     tip = '<path d="M0 0.8L9 5L0 9.2z" fill="#b4690e"/>'
     tip = f'<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">{tip}</marker>'
     drawing.text(28, 34, title, "strong")
     size = f'width="{WIDTH}" height="{height}" '
     shapes = [f"<defs>{tip}</defs>", *drawing.shapes]
-    style = STYLE + SCHEDULE_STYLE * is_schedule(trace)
-    return page(WIDTH, height, escape(title), shapes, style, described(trace, number), size)
+    return page(WIDTH, height, escape(title), shapes, STYLE, described(trace, number), size)

@@ -225,7 +225,7 @@ def self_test():
         path.write_text(json.dumps(made_trace({"span": chunks})))
         trace = read_trace(path)
         found = draw(trace, 1), summary(trace)[2].splitlines()[0]
-        wanted = ">3a<", ">3b<", ">rank 1<", "#77aadd", "bubble: 0.0%", "rank 0: computing 0.4 ms"
+        wanted = ">3a<", ">3b<", ">rank 1<", "#77aadd", "bubble: 0.0%", "later chunks"
         lacking = [text for text in wanted if text not in found[0]]
         assert not lacking, f"a schedule's drawing lacks {lacking}"
         assert found[0].count('fill-opacity="0.75"') == 2 + 1 and ">in flight<" not in found[0]
