@@ -1,7 +1,7 @@
 // The bubble of every pipeline schedule, measured on paced computing, next to its formula.
 //
 //   mpirun -n 4 --oversubscribe --bind-to none build/release/benchmarks/bubble_benchmark
-//   … --schedule 1f1b --microbatches 8 --timeline 1f1b.svg     draws one run as it was measured
+//   … --schedule 1f1b --microbatches 8 --timeline 1f1b.json     keeps one run as it was measured
 //
 // bubble_measurement.hpp tells what is real here and what is not. One rank is one stage.
 #include <CLI/CLI.hpp>
@@ -40,9 +40,10 @@ struct BubbleOptions {
 void add_bubble_options(CLI::App& app, BubbleOptions& options) {
   app.add_option("--schedule", options.schedule, "the schedule to run, or all of them")
       ->check(CLI::IsMember({"all", "gpipe", "1f1b", "interleaved", "zero-bubble"}));
-  app.add_option("--timeline", options.timeline,
-                 "draw the measured timeline of a single schedule and a single number of "
-                 "microbatches here");
+  app.add_option(
+      "--timeline", options.timeline,
+      "draw the measured timeline of a single schedule and a single number of microbatches, "
+      "and write it here for ./ladder trace FILE --svg OUT");
   const CLI::Range at_least_1(1, 1 << 30), milliseconds(1e-3, 1e6);
   app.add_option("--microbatches", options.microbatches,
                  "numbers of microbatches, separated by spaces")
@@ -119,7 +120,7 @@ void draw(const PacedPipeline& pipeline, const Timeline& timeline, const std::st
   const std::string title =
       concat(name_of(pipeline.schedule), " on ", timeline.size(), " stages, ",
              pipeline.num_microbatches, " microbatches: measured over MPI, computing paced");
-  write_text_file(file, draw_svg(timeline, title));
+  write_text_file(file, trace_of(timeline, title));
   std::printf("%swrote %s\n", draw_text(timeline).c_str(), file.c_str());
 }
 

@@ -24,7 +24,7 @@ from launcher.accounts import HELD, differences_from_theory
 from launcher.console import count_from, list_of
 from launcher.figures import Panel, numbers, page, swatches, words
 from launcher.launch import run_all, train
-from launcher.plan import without
+from launcher.plan_steps import without
 from launcher.rungs import read_rungs
 from launcher.steps import trainer_in
 from launcher.tables import table_of

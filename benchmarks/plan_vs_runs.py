@@ -21,7 +21,8 @@ from pathlib import Path
 
 from results import Progress, cpu_name, measured_s, results_parser
 from launcher.accounts import bytes_sent
-from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text
+from launcher.plan import Planner, read_pair, size_text, time_text
+from launcher.plan_steps import Candidate, Trainers
 from launcher.steps import resolve_step
 from launcher.tables import table_of
 

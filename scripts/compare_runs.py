@@ -3,6 +3,7 @@
 much?
 
     scripts/compare_runs.py RUN REFERENCE [--within TOLERANCE]
+    scripts/compare_runs.py RUN --save-reference DIR     keeps what others are compared with
     scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
 RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares
@@ -18,16 +19,16 @@ nothing. Exit code 1 if the runs differ or cannot be compared. Standard library 
 
 import argparse
 import array
-import functools
 import json
 import math
-import operator
+import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 from launcher.console import SelfTest, reader
-from tensor_files import read_tensors, write_tensors
+from tensor_files import read_tensors
 
 SERIES = {
     "units": "denominator",
@@ -302,194 +303,41 @@ def describe_equality(run, reference, within):
     return f"{how}: {len(steps)} steps{of_all}, {report['num_parameters']} parameters, param_hash {report['param_hash']}"
 
 
-BIAS = "h.0.attn.c_attn.bias"
-
-
-class PlantedRun:
-    """Six steps and two tensors, to be spoiled and written."""
-
-    def __init__(self):
-        self.report = {
-            "first_step": 0,
-            "param_hash": "equal",
-            "num_parameters": 8,
-            "val_losses": [
-                {"step": 3, "loss": 2.5},
-                {"step": 6, "loss": 1.5, "nats_per_byte": 0.5},
-            ],
-        }
-        self.report |= {key: [6.0, 5.0, 4.0, 3.0, 2.0, 1.0] for key in SERIES}
-        self.report |= {"unit": "pairs", "metrics": {"accuracy": [0.5] * 6}}
-        self.tensors = {
-            "wte.weight": [3.0, 4.0],
-            BIAS: [1.0, 1.0, 1e-9, 1e-9, 1.0, 1.0],
-        }  # query, key, value
-        self.file, self.log = "model.safetensors", []
-
-    def write(self, folder):
-        folder.mkdir()
-        (folder / "report.json").write_text(
-            self.report if isinstance(self.report, str) else json.dumps(self.report)
+def save_reference(run, folder):
+    """Copies the report and the final parameters of a run that has ended into a new folder. Returns
+    the steps that can be compared with it. Raises OSError or ValueError, and then leaves no
+    folder."""
+    report = read_report(run, KINDS | {"was_stopped": bool})
+    parameters = parameters_file(run, last_step(report))
+    place = folder.resolve()
+    if os.path.lexists(folder) or place.exists():
+        raise ValueError(
+            f"--save-reference {folder} already exists: name a new folder, or remove this one"
         )
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self.log))
-        if self.file is None:
-            return
-        write_tensors(
-            folder / self.file,
-            {
-                name: ([len(values)], array.array("f", values).tobytes())
-                for name, values in self.tensors.items()
-            },
+    if place.is_relative_to(run.resolve()):
+        raise ValueError(
+            f"--save-reference {folder} is inside the run's own folder: name one outside it"
         )
-
-    # What is planted, besides another report, file or log:
-    def tensor(self, name, place, value):
-        self.report["param_hash"] = "another"
-        self.tensors[name][place] = value
-
-    def steps(self, first, last):
-        for values in [self.report[key] for key in SERIES] + [self.report["metrics"]["accuracy"]]:
-            values[:] = values[first - 1 : last]
-        self.report["first_step"] = first - 1
-
-    def logged(self, *losses):
-        """Before the first step of steps(); the rest of it is right."""
-        right = ("grad_norm", "param_norm", "units")
-        self.log = [
-            {"step": step, "loss": loss, "accuracy": 0.5, **dict.fromkeys(right, 7.0 - step)}
-            for step, loss in losses
-        ]
-        self.log += [{"step": 3, "val_loss": 2.5}, {"step": 9, "loss": 5.0}]
-        del self.report["val_losses"][0]
-
-    def without(self, *place):
-        *path, last = place
-        del functools.reduce(operator.getitem, path, self.report)[last]
-
-    def set(self, *place_and_value):
-        *place, last, value = place_and_value
-        functools.reduce(operator.getitem, place, self.report)[last] = value
-
-
-NAN = math.nan
-MORE = (
-    "set",
-    "val_losses",
-    [{"step": 3, "loss": 2.5}, {"step": 5, "loss": 1.7}, {"step": 6, "loss": 1.5}],
-)
-# What is planted, --within, and what must be said (None: the runs are equal). "both" plants it in
-# both.
-PLANTED = [
-    ([], None, None),
-    ([], 1e-6, None),
-    ([("set", "losses", 3, 3.1)], None, "step 4: loss 3.1, wanted 3.0"),
-    ([("set", "losses", 3, 3.1)], 0.1, None),
-    ([("set", "losses", 3, 3.1)], 0.01, "step 4: loss"),
-    ([("set", "losses", 3, 3.1)], 0.0, "step 4: loss"),
-    ([("set", "grad_norms", 0, 7.0)], None, "step 1: gradient norm"),
-    ([("set", "param_norms", 5, 7.0)], None, "step 6: parameter norm"),
-    ([("set", "units", 1, 5.1)], 0.1, "step 2: denominator"),
-    ([("set", "unit", "samples")], 0.1, "means over samples, in the reference over pairs"),
-    ([("set", "metrics", "accuracy", 2, 0.6)], None, "step 3: accuracy 0.6, wanted 0.5"),
-    ([("set", "metrics", "accuracy", 2, 0.52)], 0.1, None),
-    ([("set", "metrics", "margin", [0.6] * 6)], 0.1, "only one of the runs has the metric margin"),
-    ([("set", "losses", 1, None)], None, "step 2: loss is not finite"),
-    (["both", ("set", "losses", 1, None)], None, "step 2: loss is not finite"),
-    (["both", ("set", "losses", 1, NAN)], None, "step 2: loss is not finite"),
-    (["both", ("set", "grad_norms", 1, math.inf)], 0.1, "step 2: gradient norm is not finite"),
-    ([("set", "val_losses", 1, "loss", 1.6)], None, "step 6: validation loss"),
-    ([("set", "val_losses", 1, "loss", 1.6)], 0.1, None),
-    (
-        [("set", "val_losses", 1, "nats_per_byte", 0.6)],
-        None,
-        "step 6: nats per byte of the validation text 0.6, wanted 0.5",
-    ),
-    ([("set", "val_losses", 1, "nats_per_byte", 0.6)], 0.3, None),
-    ([("without", "val_losses", 1, "nats_per_byte")], None, None),  # an older run
-    (
-        [("set", "val_losses", 1, "loss", 1.6), ("set", "val_losses", 1, "nats_per_byte", None)],
-        0.1,
-        "step 6: nats per byte of the validation text is not finite",
-    ),
-    ([("set", "val_losses", [])], None, "step 3: only the reference has a validation loss"),
-    ([("without", "val_losses", 1)], 0.1, "step 6: only the reference has a validation loss"),
-    ([MORE], 0.1, "step 5: only the run has a validation loss"),
-    (["both", MORE], None, None),
-    (["both", ("set", "val_losses", [])], None, None),
-    ([("report", '{"losses": 1}')], None, "has no units"),
-    (
-        ["both", ("set", "val_losses", 1, "loss", None)],
-        None,
-        "step 6: validation loss is not finite",
-    ),
-    ([("steps", 1, 5)], None, "ends after step 5, the reference after step 6"),
-    ([("steps", 4, 6)], None, None),
-    ([("steps", 4, 6), ("set", "losses", 1, 2.1)], None, "step 5: loss"),
-    ([("steps", 7, 6)], None, "no step that both have"),
-    ([("steps", 4, 6), ("logged", (1, 6.0), (3, 4.0))], None, None),
-    ([("steps", 4, 6), ("logged", (1, 6.0), (3, 4.5))], None, "step 3: loss 4.5, wanted 4.0"),
-    ([("steps", 4, 6), ("logged", (2, "x"))], None, "metrics.jsonl: line 1 is not a logged step"),
-    (["both", ("steps", 1, 0)], None, "no step that both have"),
-    ([("tensor", "wte.weight", 0, 3.1)], None, "tensor wte.weight: relative distance 2.0e-02"),
-    ([("tensor", "wte.weight", 0, 3.1)], 0.1, None),
-    ([("tensor", "wte.weight", 0, 3.1)], 0.01, "tensor wte.weight"),
-    ([("tensor", "wte.weight", 0, NAN)], 0.1, "tensor wte.weight: relative distance nan"),
-    ([("tensor", BIAS, 0, 2.0)], 0.01, f"tensor {BIAS}"),  # query
-    ([("tensor", BIAS, 2, 2.0)], 0.01, None),  # key
-    ([("tensor", BIAS, 3, 2.0)], 0.01, None),
-    ([("tensor", BIAS, 2, 2.0)], None, f"tensor {BIAS}"),
-    ([("tensor", BIAS, 5, 2.0)], 0.01, f"tensor {BIAS}"),  # value
-    (
-        [("tensor", "wte.weight", 0, 3.1), ("file", "checkpoints/step_000006/model.safetensors")],
-        None,
-        "tensor wte.weight",
-    ),
-    (
-        [("tensor", "wte.weight", 0, 3.1), ("file", "checkpoints/step_000005/model.safetensors")],
-        0.1,
-        "no final parameters",
-    ),
-    ([("set", "param_hash", "another"), ("file", None)], None, "no final parameters"),
-    (["both", ("file", None)], None, None),
-    (["both", ("without", "metrics")], None, None),
-    ([("without", "metrics")], None, "only one of the runs has the metric accuracy"),
-    (["both", ("set", "param_hash", ""), ("file", None)], None, "no final parameters"),
-    ([("set", "param_hash", "another")], None, "one does not belong to its report"),
-    ([("report", "[]")], None, "holds no object"),
-    ([("report", "{")], None, "report.json"),
-    ([("without", "grad_norms")], None, "has no grad_norms"),
-]
-
-
-def judge(plants, within):
-    """What differences() says about a run with these plants and one without, or with the same."""
-    is_both = plants[:1] == ["both"]
-    with tempfile.TemporaryDirectory() as home:
-        for folder in (Path(home) / "run", Path(home) / "reference"):
-            run = PlantedRun()
-            for name, *values in plants[is_both:] if is_both or folder.name == "run" else []:
-                if name in vars(run):
-                    setattr(run, name, *values)
-                else:
-                    getattr(run, name)(*values)
-            run.write(folder)
-        try:
-            return differences(Path(home) / "run", Path(home) / "reference", within)
-        except ValueError as error:
-            return [str(error)]
+    if report["was_stopped"]:
+        raise ValueError(f"{run}: was stopped: resume it with the same command until it ends")
+    if not report["losses"]:
+        raise ValueError(f"{run}: has taken no step that could be compared")
+    if not parameters:
+        raise ValueError(f"{run}: holds no final parameters to keep as a reference")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.partial-") as partial:
+        made = Path(partial, "made")
+        made.mkdir()
+        shutil.copyfile(Path(run, "report.json"), made / "report.json")
+        shutil.copyfile(parameters, made / "model.safetensors")
+        made.rename(place)
+    return range(report["first_step"] + 1, last_step(report) + 1)
 
 
 def self_test():
-    from stand_ins import refusal
+    import planted_differences
 
-    for plants, within, wanted in PLANTED:
-        found = "\n".join(judge(plants, within))
-        assert wanted in found if wanted else not found, (
-            f"{plants} within {within}: wanted {wanted!r}, found {found}"
-        )
-    for text in ("-1", "nan", "inf", "much"):
-        assert refusal(ValueError, tolerance, text), f"--within {text} was accepted"
-    print(f"self-test: {len(PLANTED)} pairs of runs are judged rightly")
+    planted_differences.check()
 
 
 def tolerance(text):
@@ -503,6 +351,7 @@ def main():
     parser = argparse.ArgumentParser(
         prog="./ladder compare",
         description="Checks that two runs are equal; if not, shows where they first differ.",
+        usage="%(prog)s [-h] [--within TOLERANCE] RUN REFERENCE\n       %(prog)s RUN --save-reference DIR",
     )
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run")
     parser.add_argument(
@@ -518,25 +367,35 @@ def main():
         help="allowed relative difference; default: equal bits",
     )
     parser.add_argument(
+        "--save-reference",
+        type=Path,
+        metavar="DIR",
+        help="keep report and final parameters of RUN, which has ended, in this new folder, to compare other runs with",
+    )
+    parser.add_argument(
         "--self-test",
         action=SelfTest,
         const=self_test,
         help="plant differences and check that they are found",
     )
     arguments = parser.parse_args()
-    if arguments.reference is None:
+    run, reference, within = arguments.run, arguments.reference, arguments.within
+    if kept := arguments.save_reference:
+        if reference or within is not None or not run:
+            parser.error("--save-reference needs one run, and nothing else")
+    elif not reference:
         parser.error("two runs are needed: RUN REFERENCE")
     try:
-        lines = differences(arguments.run, arguments.reference, arguments.within)
+        if kept:
+            steps = save_reference(run, kept)
+            print(f"reference: {kept} (steps {steps[0]} to {steps[-1]})")
+            return 0
+        lines = differences(run, reference, within)
     except (OSError, ValueError) as error:
         sys.exit(f"compare: {error}")
     except (LookupError, TypeError, AttributeError) as error:
-        sys.exit(
-            f"compare: a report of {arguments.run} or {arguments.reference} is damaged: {error!r}"
-        )
-    print(
-        "\n".join(lines) or describe_equality(arguments.run, arguments.reference, arguments.within)
-    )
+        sys.exit(f"compare: a report of {run} or {kept or reference} is damaged: {error!r}")
+    print("\n".join(lines) or describe_equality(run, reference, within))
     return 1 if lines else 0
 
 

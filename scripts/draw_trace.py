@@ -4,7 +4,7 @@ library only."""
 from html import escape
 
 from launcher.figures import page, swatches
-from read_trace import account, ranks_of
+from read_trace import account, bubbles, is_schedule, ranks_of
 
 
 WIDTH, LEFT, RIGHT = 1000, 130, 965  # of the picture, and of the time line in it
@@ -30,6 +30,11 @@ STYLE = """\
     .axis { stroke: #57606a; stroke-width: 1.5; fill: none; }
     .wireword { fill: #8a4f08; }
     .rightword { fill: #1a7f37; }"""
+SCHEDULE_STYLE = """
+    .forward { fill: #77aadd; }
+    .backward { fill: #ee8866; }
+    .wgrad { fill: #eedd88; }
+    .onblue { fill: #24292f; }"""
 ABOUT = """Drawn by ./ladder trace from a run: for each rank what it computed and waited for, and below it what was
     in flight and what it held."""
 MEMORY = {
@@ -87,13 +92,14 @@ class Drawing:
         edges.append(self.x(one.end))
         return max(zip(edges[::2], edges[1::2]), key=lambda gap: gap[1] - gap[0])
 
-    def box(self, one, y, height, kind, *names, holes=()):
-        """A box with the first of these names that fits between the holes."""
+    def box(self, one, y, height, kind, *names, holes=(), shade=0):
+        """A box with the first of these names that fits between the holes; it may be paler."""
         left, right = self.x(one.begin), self.x(one.end)
         if right - left < 0.3:
             return
+        pale = f' fill-opacity="{1 - shade:.2f}"' if shade else ""
         self.shapes.append(
-            f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{height}" class="{kind}"/>'
+            f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{height}" class="{kind}"{pale}/>'
         )
         left, right = self.widest_gap(one, holes)
         name = next((name for name in names if len(name) * LETTER + 4 <= right - left), None)
@@ -152,10 +158,14 @@ def draw_computing(drawing, rank, begin, end, y, units):
         for s in spans
         if not any(o is not s and o.begin <= s.begin and s.end <= o.end for o in spans)
     ]
+    chunks = sorted({span.args["chunk"] for span in top if "chunk" in span.args})
     for span in top:
-        kind = CLASSES.get(span.name, "other")
-        number = str(span.args.get("microbatch", ""))
-        drawing.box(span, y, ROW, kind, *((number,) if "chunk" in span.args else (span.name,)))
+        kind, names, shade = CLASSES.get(span.name, "other"), [span.name], 0
+        if "chunk" in span.args:  # of several, letters and shades tell which
+            nth, number = chunks.index(span.args["chunk"]), str(span.args["microbatch"])
+            names = [f"{number}{chr(97 + nth % 26)}", number] if chunks[1:] else [number]
+            shade = 0.5 * nth / len(chunks)
+        drawing.box(span, y, ROW, kind, *names, shade=shade)
         for layer in parts_of(span, spans):
             drawing.box(
                 layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits
@@ -226,13 +236,19 @@ def round_step(length):
     )
 
 
-def draw_legend(drawing, trace, y, units):
-    """Returns how high it is."""
+def computing_kinds(trace):
+    """The classes of what was computed, and their names."""
     names = {span.name for rank in trace.ranks for span in rank.spans}
     kinds = {}
     for name, kind in CLASSES.items():
         if name in names:
             kinds.setdefault(kind, name)
+    return kinds
+
+
+def draw_legend(drawing, trace, y, units):
+    """Returns how high it is."""
+    kinds = computing_kinds(trace)
     kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"} | (
         {"gradients": "gradients in flight"} if units else {}
     )
@@ -250,6 +266,15 @@ def draw_legend(drawing, trace, y, units):
     shapes, height = swatches(rows, LEFT, WIDTH, y, LETTER)
     drawing.shapes += shapes
     return height
+
+
+def draw_axis(drawing, y, length):
+    ticks, step = [], round_step(length / 1000)
+    for ms in range(0, int(length / 1000) + 1, step):
+        x = LEFT + 1000 * ms * drawing.scale
+        ticks.append(f"M{x:.1f} {y - 14}v8")
+        drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
+    drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
 
 
 def bounds(trace, number):
@@ -271,8 +296,33 @@ def described(trace, number):
     return f"{ABOUT} {'; '.join(parts)}"
 
 
+def draw_schedule(trace, number, least_us):
+    """What each rank computes, and no more."""
+    begin, end = bounds(trace, number)
+    drawing, y = Drawing(begin, end, max(end - begin, least_us)), 58
+    for index, rank in enumerate(trace.ranks):
+        draw_computing(drawing, rank, begin, end, y, units=[])
+        drawing.text(28, y + 24, f"rank {index}")
+        y += ROW + GAP
+    draw_axis(drawing, y + 16, max(end - begin, least_us))
+    looks = [(f'class="{kind}"', name, False) for kind, name in computing_kinds(trace).items()]
+    if any("fill-opacity" in shape for shape in drawing.shapes):
+        looks.append(('class="forward" fill-opacity="0.75"', "paler, b, c, …: later chunks", False))
+    legend, height = swatches([looks], LEFT, WIDTH, y + 48, LETTER)
+    idle = bubbles(trace, [number]) or [0]
+    title = f"{trace.about['step']}; bubble: {100 * sum(idle) / len(idle):.1f}%"
+    drawing.text(28, 34, title, "strong")
+    height += y + 54
+    size, shares = f'width="{WIDTH}" height="{height}" ', [f"{100 * share:.1f}%" for share in idle]
+    about = f"When each rank computes which microbatch. Idle: {', '.join(shares)}"
+    shapes = [*drawing.shapes, *legend]
+    return page(WIDTH, height, escape(title), shapes, STYLE + SCHEDULE_STYLE, about, size)
+
+
 def draw(trace, number, least_us=0):
     """The step with this number, on all ranks. Its axis is at least so long."""
+    if is_schedule(trace):
+        return draw_schedule(trace, number, least_us)
     begin, end = bounds(trace, number)
     length = max(end - begin, least_us)
     drawing, y, places, units = Drawing(begin, end, length), 74, [], units_of(trace)
@@ -291,12 +341,7 @@ def draw(trace, number, least_us=0):
             drawing.text(28, y + 22, f"≤ {own / 1e6:.1f} MB")
             y += MEMORY_ROW + 8
     draw_messages(drawing, trace, begin, end, places)
-    ticks, step = [], round_step(length / 1000)
-    for ms in range(0, int(length / 1000) + 1, step):
-        x = LEFT + 1000 * ms * drawing.scale
-        ticks.append(f"M{x:.1f} {y - 14}v8")
-        drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
-    drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
+    draw_axis(drawing, y, length)
     height, link = (
         y + 38 + draw_legend(drawing, trace, y + 32, units),
         trace.about["config"].get("link"),

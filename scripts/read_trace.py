@@ -140,6 +140,15 @@ def bubbles(trace, steps):
     return [value / total for value in idle]
 
 
+def is_schedule(trace):
+    """Whether it only says when each chunk of a pipeline computes: --show-schedule has written it,
+    or a benchmark."""
+    return all(
+        not rank.operations and all("chunk" in s.args or s.name == "step" for s in rank.spans)
+        for rank in trace.ranks
+    )
+
+
 def measured_steps(trace):
     """The numbers of the steps that all ranks have, without the first one of several."""
     numbers = sorted(

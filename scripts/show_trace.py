@@ -29,7 +29,7 @@ from draw_trace import bounds, draw, median_step
 from launcher.checkout import write_or_fail
 from launcher.console import SelfTest, new_file
 from launcher.tables import table
-from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
+from read_trace import account, bubbles, is_schedule, measured_steps, ranks_of, read_trace
 
 
 def percent(share):
@@ -55,35 +55,24 @@ def summary(trace):
     if not steps:
         return ["The trace has no whole step."]
     accounts, idle = [account(rank, steps) for rank in trace.ranks], bubbles(trace, steps)
-    head = [
-        "rank",
-        "ms per step",
-        "computing",
-        "waiting",
-        "in flight",
-        "hidden",
-        "sent per step",
-        *(["bubble"] if idle else []),
-    ]
-    lines = [head]
+    rows = []
     for rank, own in enumerate(accounts):
-        cells = [
-            str(rank),
-            f"{own.step_us / 1000:.2f}",
-            percent(1 - own.waiting),
-            percent(own.waiting),
-            percent(own.in_flight),
-        ]
-        cells += [
-            percent(own.hidden),
-            f"{own.sent_bytes / 1024:.1f} KiB",
-            *([percent(idle[rank])] if idle else []),
-        ]
-        lines.append(cells)
+        rows.append({"rank": str(rank), "ms per step": f"{own.step_us / 1000:.2f}"})
+        if not is_schedule(trace):
+            rows[-1] |= {
+                "computing": percent(1 - own.waiting),
+                "waiting": percent(own.waiting),
+                "in flight": percent(own.in_flight),
+                "hidden": percent(own.hidden),
+                "sent per step": f"{own.sent_bytes / 1024:.1f} KiB",
+            }
+        if idle:
+            rows[-1]["bubble"] = percent(idle[rank])
     link = trace.about["config"].get("link")
     said = [
         f"{trace.about['step']}, {ranks_of(trace)}{f', --link {link}' if link else ''}, steps {steps[0]} to {steps[-1]}:"
     ]
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
     said += ["", table(lines, numbers_right=True), ""]
     if len(steps) > 1:
         said += [
@@ -228,6 +217,19 @@ def self_test():
         found = spread(trace.ranks[0]._replace(spans=[*trace.ranks[0].spans, third]), [2, 3])
         wanted = "waiting 0.0% to 20.0%, in flight 0.0% to 40.0%, hidden 50.0% to 50.0%"
         assert found == wanted, found
+        chunks = [
+            (0, 400, "step", {"step": 1}),
+            (0, 200, "forward", {"chunk": 0, "microbatch": 3}),
+            (200, 300, "forward", {"chunk": 2, "microbatch": 3}),
+        ]
+        path.write_text(json.dumps(made_trace({"span": chunks})))
+        trace = read_trace(path)
+        found = draw(trace, 1), summary(trace)[2].splitlines()[0]
+        wanted = ">3a<", ">3b<", ">rank 1<", "#77aadd", "bubble: 0.0%", "later chunks"
+        lacking = [text for text in wanted if text not in found[0]]
+        assert not lacking, f"a schedule's drawing lacks {lacking}"
+        assert found[0].count('fill-opacity="0.75"') == 2 + 1 and ">in flight<" not in found[0]
+        assert found[1] == "| rank | ms per step | bubble |", found[1]
         path.write_text(json.dumps(made_messages()))
         trace = read_trace(path)
         found = [

@@ -93,8 +93,8 @@ TEST_F(Step0Test, AnOracleHoldsAtMostWhatTheorySays) {
   const MemoryReading before = read_memory();
   reset_memory_peaks();
   train(options_);
-  const std::int64_t most = step0::state_bytes(options_, 1, 0).total() +
-                            step0::working_bytes(options_, 1, 0);
+  const std::int64_t most =
+      step0::state_bytes(options_, 1, 0).total() + step0::working_bytes(options_, 1, 0);
   EXPECT_LE(read_memory().peak_bytes - before.total_live_bytes, most);
 }
 

@@ -250,18 +250,21 @@ Tries tries(const TrainOptions& options, int world_size) {
   Tries all;
   for (const int number : stages) {
     if (number * each * number > kMostForwards) continue;
-    std::string words;
-    if (!is_given("pipeline-stages")) words += concat("--pipeline-stages ", number);
+    Try one;
+    if (!is_given("pipeline-stages"))
+      one = {concat(number, " stages"), concat("--pipeline-stages ", number)};
     if (!is_given("local-batch-size") && !is_given("accumulation"))
-      words += concat(" --num-microbatches ", each * number);
+      one.words += concat(" --num-microbatches ", each * number);
     if (is_given("pipeline-schedule")) {
-      all.push_back(words);
+      all.push_back(one);
       continue;
     }
-    for (const char* schedule : {"1f1b", "gpipe", "zero-bubble"})
-      all.push_back(concat(words, " --pipeline-schedule ", schedule));
-    if (2 * number <= options.model.layers)
-      all.push_back(concat(words, " --pipeline-schedule interleaved --chunks-per-stage 2"));
+    const auto add = [&](const char* schedule, const char* more) {
+      all.push_back({concat(one.name, one.name.empty() ? "" : ", ", schedule),
+                     concat(one.words, " --pipeline-schedule ", schedule, more)});
+    };
+    for (const char* schedule : {"1f1b", "gpipe", "zero-bubble"}) add(schedule, "");
+    if (2 * number <= options.model.layers) add("interleaved", " --chunks-per-stage 2");
   }
   return all;
 }

@@ -40,9 +40,9 @@ inline TrainOptions default_options() {
 // Optimizer and norms are about the rank's own stage.
 OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank);
 
-// The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
-// as text, or as an SVG file. Throws UsageError if there are too many forwards to draw.
-std::string draw_schedule(const TrainOptions& options, int world_size, bool is_svg);
+// What --show-schedule shows, for a backward that takes twice as long as a forward: a drawing in text,
+// or a trace. Throws UsageError if there are too many forwards to draw.
+std::string show_schedule(const TrainOptions& options, int world_size, bool is_trace);
 
 // {"chunks": [[0, 1], [2, 3]], "stages": [["F0.0", "F0.1", …], …]}: the layers of each chunk, and what
 // each stage computes in one flush, as kind (F, B, or the halves I and W), chunk and microbatch.
@@ -69,8 +69,9 @@ inline Trainer trainer() {
       .tries = tries,
       .picture =
           Trainer::Picture{"--show-schedule",
-                           "draw what each stage computes when, as text or into FILE.svg, and exit",
-                           draw_schedule},
+                           "draw what each stage computes when, or write it into FILE.json, which "
+                           "./ladder trace FILE.json --svg OUT draws, and exit",
+                           show_schedule},
       .options = default_options(),
   };
 }

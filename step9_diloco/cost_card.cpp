@@ -150,8 +150,8 @@ OptimizerWork optimizer_work(const TrainOptions& options, int /*world_size*/, in
 
 Tries tries(const TrainOptions& options, int world_size) {
   if (world_size == 1) return {};
-  if (options.given.contains("sync-every")) return {""};
-  return {"--sync-every 20", "--sync-every 100"};
+  if (options.given.contains("sync-every")) return Tries(1);
+  return {{"every 20 steps", "--sync-every 20"}, {"every 100 steps", "--sync-every 100"}};
 }
 
 Traffic largest_traffic(const TrainOptions& options, int world_size, int rank) {

@@ -193,11 +193,11 @@ void declare_requests(CLI::App& app, const Trainer& trainer, CommandLine& line,
   app.add_flag("--tries", line.wants_tries)->group("")->configurable(false);  // for ./ladder plan
   if (trainer.picture) {
     const auto read = [&line, name = trainer.picture->option](const std::string& file) {
-      check_usage(file.empty() || file.ends_with(".svg"), name, " is '", file,
-                  "', it must be the name of an .svg file, or nothing for text");
+      check_usage(file.empty() || file.ends_with(".json"), name, " is '", file,
+                  "', it must be the name of a .json file for ./ladder trace, or nothing for text");
       line.picture_file = file;
     };
-    request(trainer.picture->option, "[FILE.svg]", read, trainer.picture->help);
+    request(trainer.picture->option, "[FILE.json]", read, trainer.picture->help);
   }
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")
       ->check(

@@ -16,7 +16,7 @@ struct CommandLine {
   int dry_run_ranks = 0;     // --dry-run: for how many ranks; 0: train
   bool is_json = false;      // --json: what --dry-run shows, as data
   bool wants_tries = false;  // --tries: with --dry-run, what ./ladder plan tries, as data
-  // The step's picture (Trainer): the SVG file to write, empty for text on the terminal.
+  // The step's picture (Trainer): the file to write, empty for text on the terminal.
   std::optional<std::string> picture_file;
 
   // Nothing is trained: it is only asked what the run would be.

@@ -92,8 +92,8 @@ TEST(Options, ASimulatedRankIsOneOfThem) {
   for (const char* rank : {"-1", "64"})
     expect_refusal(simulated({"--ranks", "64", "--rank", rank}), {"numbered from 0 to 63"});
   const std::vector<std::vector<const char*>> refused = {
-      {"--save-every", "1"},     {"--resume", "a"}, {"--eval-every", "1"},       {"--sample", "a"},
-      {"--save-reference", "a"}, {"--trace", "a"},  {"--check-collectives", "1"}};
+      {"--save-every", "1"}, {"--resume", "a"}, {"--eval-every", "1"},
+      {"--sample", "a"},     {"--trace", "a"},  {"--check-collectives", "1"}};
   for (const auto& words : refused) {
     std::vector<const char*> all = simulated({"--ranks", "64"});
     all.insert(all.end(), words.begin(), words.end());
@@ -473,11 +473,11 @@ TEST(Options, OfOtherStepsAreDropped) {
   EXPECT_EQ(own.step, "step_x");
 }
 
-TEST(Options, APictureIsTextOrAnSvg) {
+TEST(Options, APictureIsTextOrATrace) {
   EXPECT_FALSE(parse({}).picture_file.has_value());
   EXPECT_EQ(parse({"--show-level"}).picture_file, "");
-  EXPECT_EQ(parse({"--show-level", "a.svg"}).picture_file, "a.svg");
-  expect_refusal({"--show-level", "a.png"}, {"--show-level is 'a.png'"});
+  EXPECT_EQ(parse({"--show-level", "a.json"}).picture_file, "a.json");
+  expect_refusal({"--show-level", "a.svg"}, {"--show-level is 'a.svg'", "./ladder trace"});
 }
 
 TEST(Options, DryRunTakesRanks) {

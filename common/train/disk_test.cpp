@@ -15,7 +15,6 @@
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
-#include "common/train/reference.hpp"
 
 namespace {
 
@@ -99,31 +98,39 @@ TEST_F(DiskTest, ACheckpointIsFlushedUpToTheFolderThatWasThere) {
   EXPECT_EQ(flushed.back(), checkpoints);  // the last: its final name
 }
 
-TEST_F(DiskTest, AKeptReferenceIsFlushedUpToTheFolderThatWasThere) {
-  make_folders(folder_.path("run/checkpoints/step_000002"));
-  write_text_file(folder_.path("run/checkpoints/step_000002/model.safetensors"), "parameters");
-  write_text_file(folder_.path("run/report.json"), "report");
-  flushed.clear();
-  TrainOptions options;
-  options.output.save_reference = folder_.path("kept/here");
-  options.output.out = folder_.path("run");
-  TrainReport report;
-  report.losses = {1};
-  ReferenceFolder(options, true).keep(folder_.path("run"), report);
-  const std::string partial = concat(in("kept"), "/.here.partial-", ::getpid());
-  for (const std::string& path :
-       {in(""), in("kept"), partial, partial + "/report.json", partial + "/model.safetensors"})
-    EXPECT_THAT(flushed, Contains(path));
-  EXPECT_EQ(flushed.back(), in("kept"));
-}
-
 TEST_F(DiskTest, ANewFolderGetsItsNameOnceItIsFlushed) {
-  PartialFolder folder(folder_.path("new/one"), "the folder");
+  PartialFolder folder(folder_.path("new/one"));
   write_text_file(folder.path() / "text", "all of it");
   flushed.clear();
   EXPECT_EQ(folder.complete(), in("new/one"));
   EXPECT_EQ(read_text_file(folder_.path("new/one/text")), "all of it");
   EXPECT_THAT(flushed, ElementsAre(concat(in("new"), "/.one.partial-", ::getpid()), in("new")));
+}
+
+TEST_F(DiskTest, ANewFolderIsRefusedWhereSomethingIs) {
+  fs::create_directory(folder_.path("empty"));
+  write_text_file(folder_.path("file"), "");
+  fs::create_symlink("nowhere", folder_.path("link"));
+  for (const char* name : {"empty", "empty/", "file", "link"}) {
+    expect_throws<UsageError>([&] { PartialFolder{folder_.path(name)}; },
+                              {folder_.path(name) + " already exists"});
+  }
+  for (const std::string& name : {std::string("file/new"), std::string(255, 'x')})
+    expect_throws<CheckError>([&] { PartialFolder{folder_.path(name)}; }, {"cannot be created"});
+}
+
+TEST_F(DiskTest, ANewFolderDeletesNothingThatItHasNotMade) {
+  const std::string hidden = concat(".new.partial-", ::getpid());
+  fs::create_directory(folder_.path(hidden));
+  write_text_file(folder_.path(hidden) + "/precious", "");
+  {
+    PartialFolder folder(folder_.path("new"));
+    write_text_file(folder_.path("new"), "somebody else's");
+    EXPECT_THROW(folder.complete(), CheckError);
+  }
+  EXPECT_EQ(read_text_file(folder_.path("new")), "somebody else's");
+  EXPECT_TRUE(fs::exists(folder_.path(hidden) + "/precious"));
+  EXPECT_FALSE(fs::exists(folder_.path(hidden + "_")));
 }
 
 TEST_F(DiskTest, PathsAreComparedWithoutLinksAndDots) {

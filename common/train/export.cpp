@@ -171,7 +171,7 @@ void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::S
   TrainOptions options;
   options.model = Start(checkpoint).model();
   options.model.context = positions_of(options.model, checkpoint);
-  PartialFolder partial(folder, folder.string());
+  PartialFolder partial(folder);
   const fs::path& to = partial.path();
   const bool is_chat = saved.config.value("rows", Json()) == "chat";
   const Json tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, is_chat, to);

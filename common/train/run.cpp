@@ -193,7 +193,7 @@ void Run::resume(TrainState state) {
   resumed_from_ = std::make_shared<Json>(
       Json{{"steps taken", steps_.taken},
            {"hashes of the checkpoint to resume from", hashes},
-           {"hash of the reference model", state.reference_hash},
+           {"hash of the reference model", state.reference.hash},
            {"is the checkpoint to resume from the newest in --out", steps_.saved == steps_.taken}});
 }
 

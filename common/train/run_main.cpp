@@ -42,7 +42,6 @@
 #include "common/train/dry_run.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/memory_need.hpp"
-#include "common/train/reference.hpp"
 #include "common/train/report/console.hpp"
 #include "common/train/report/report.hpp"
 #include "common/train/run.hpp"
@@ -224,15 +223,14 @@ TrainReport train(const TrainOptions& options, const Trainer& trainer, Communica
   }
 }
 
-// Writes OUT/report.json, and what --save-reference keeps of it; says so.
+// Writes OUT/report.json; says so.
 void keep_report(const TrainOptions& options, const TrainReport& report, const Json& json,
-                 ReferenceFolder& reference, Console& console) {
+                 Console& console) {
   const fs::path path = fs::path(options.output.out) / "report.json";
   // If all steps had been taken before, the report of those steps stays. One that was lost is not
   // made up.
   const bool has_nothing_new = report.losses.empty() && (report.first_step > 0 || fs::exists(path));
   if (!has_nothing_new) write_text_file(path, to_text(json, 1) + "\n");
-  const std::string kept = reference.keep(options.output.out, report);
   if (!report.sample.empty()) {
     const char* answers = options.data.rows == Rows::kChat ? "\n" : "";
     console.line(concat("sample:\n", options.output.sample, answers, report.sample));
@@ -241,7 +239,6 @@ void keep_report(const TrainOptions& options, const TrainReport& report, const J
                       !has_nothing_new   ? ""
                       : fs::exists(path) ? ", unchanged: no step was left to take"
                                          : " is missing, and no step was left to take"));
-  if (!kept.empty()) console.line(kept);
 }
 
 // `log`: this rank's, if the run is traced.
@@ -252,7 +249,6 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   const bool is_main = writes_for_all(options, comm.rank());
   Console console(is_main && !options.output.is_quiet);
   if (!options.output.sample.empty()) check_can_generate(options);
-  ReferenceFolder reference(options, is_main);
   const RunFolder folder(options, is_main);
   announce(options, console);
   if (is_main && !options.output.is_quiet)
@@ -266,7 +262,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
                            !report.step_seconds.empty() && !report.was_stopped;
   if (is_measured) report.product_flops_per_s = measure_products(options, comm);
   const Json json = gather_report(report, options, comm);
-  if (is_main) keep_report(options, report, json, reference, console);
+  if (is_main) keep_report(options, report, json, console);
   if (!report.step_seconds.empty())
     console.line(describe_end(report, options, json, total_s,
                               trainer.working_bytes(options, comm.size(), comm.rank())));
@@ -313,7 +309,7 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
 void show_picture(const CommandLine& line, const Trainer& trainer) {
   const std::string& file = *line.picture_file;
   const std::string drawing =
-      trainer.picture->draw(line.options, num_ranks_of(line.options), !file.empty());
+      trainer.picture->show(line.options, num_ranks_of(line.options), !file.empty());
   if (file.empty()) {
     std::fputs(drawing.c_str(), stdout);
   } else {
@@ -322,6 +318,13 @@ void show_picture(const CommandLine& line, const Trainer& trainer) {
     write_text_file(file, drawing);
     std::printf("wrote %s\n", file.c_str());
   }
+}
+
+std::string tries_text(const TrainOptions& options, const Trainer& trainer, int num_ranks) {
+  Json tries = Json::array();
+  for (const auto& [name, words] : trainer.tries(options, num_ranks))
+    tries.push_back({{"name", name}, {"words", words}});
+  return to_text(tries) + "\n";
 }
 
 // Ranks that are threads. The first error ends all of them, and is thrown.
@@ -398,7 +401,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     if (line.should_exit || line.dry_run_ranks > 0) {
       const std::string text =
           line.should_exit   ? line.text
-          : line.wants_tries ? to_text(trainer.tries(line.options, line.dry_run_ranks)) + "\n"
+          : line.wants_tries ? tries_text(line.options, trainer, line.dry_run_ranks)
           : line.is_json ? to_text(dry_run_json(line.options, trainer, line.dry_run_ranks)) + "\n"
                          : describe_run(line.options, trainer, line.dry_run_ranks);
       if (rank == 0) std::fputs(text.c_str(), stdout);

@@ -37,9 +37,13 @@ struct OptimizerWork {
 // All elements of a model.
 OptimizerWork work_of_replica(const TrainOptions& options, int world_size, int rank);
 
-// The words with which ./ladder plan tries a step, besides those of its user: one text for each try.
-// By default it tries the step as it is, on several ranks: one alone is best off with step 0.
-using Tries = std::vector<std::string>;
+// How ./ladder plan tries a step: what it calls the try ("2 stages"), and the words besides those of
+// its user. By default it tries the step as it is, on several ranks: one alone is best off with
+// step 0.
+struct Try {
+  std::string name, words;
+};
+using Tries = std::vector<Try>;
 inline Tries as_it_is(const TrainOptions& /*options*/, int world_size) {
   return Tries(world_size > 1 ? 1 : 0);
 }
@@ -95,12 +99,12 @@ struct Trainer {
   // Theory: a stage's idle time per time that it computes, if all compute alike.
   double (*bubble)(const TrainOptions& options, int world_size) = kNothing<double>;
   Tries (*tries)(const TrainOptions& options, int world_size) = as_it_is;
-  // A picture that an option asks for instead of training.
+  // What an option shows instead of training.
   struct Picture {
     const char* option;  // "--show-schedule"
     const char* help;
-    // As text, or as an SVG file.
-    std::string (*draw)(const TrainOptions& options, int world_size, bool is_svg);
+    // For the terminal, or as a trace.
+    std::string (*show)(const TrainOptions& options, int world_size, bool is_trace);
   };
   std::optional<Picture> picture = {};
   // Those of this step, with their defaults.

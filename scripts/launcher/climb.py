@@ -154,8 +154,8 @@ class Run:
 
     def command(self, rung):
         own = rung.own_options(self.ranks, self.steps, self.out)
-        # Only next-token prediction makes a model that can continue a text.
-        sample = [] if "--objective" in own else ["--sample", "CREATE TABLE"]
+        # A model that was trained on other rows cannot continue a text.
+        sample = [] if rung.reads == "-" else ["--sample", "CREATE TABLE"]
         return [
             trainer_in(self.kind.build, rung.step),
             *MODEL,
@@ -200,7 +200,7 @@ def climb(this, builder):
     for i, rung in enumerate(this.rungs):
         if i == 1 and builder:
             builder.finish()
-            this.check("only step 0 was trained", this.rungs)
+            this.check(f"only {this.rungs[0].name} was trained", this.rungs)
         ranks, start_s = rung.num_ranks(this.ranks), time.monotonic()
         left = time_left(len(this.rungs) - i, this.ranks, one_rank_s, all_ranks_s)
         say(f"rung {i + 1} of {len(this.rungs)}: {rung.name}, {ranks} rank(s){left}")

@@ -1,15 +1,13 @@
 """./ladder plan: which steps can train a model on so many ranks with so much memory, and how long
 they take.
 
-Memory and what is sent come from each step's own plans (--dry-run --json), exactly and for any
-number of ranks. The time comes from plan_time.py, with speeds that plan_speed.py measures.
+Memory and what is sent come from each step's own plans (plan_steps.py), exactly and for any number
+of ranks. The time comes from plan_time.py, with speeds that plan_speed.py measures.
 """
 
-import functools
 import json
 import re
 import shlex
-import tempfile
 import textwrap
 from argparse import ArgumentTypeError
 from pathlib import Path
@@ -29,11 +27,18 @@ from launcher.console import (
     say,
     usage_error,
 )
-from launcher.launch import train
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed
+from launcher.plan_steps import (
+    Candidate,
+    Refusal,
+    Trainers,
+    candidates,
+    names_in,
+    planned_steps,
+    without,
+)
 from launcher.plan_time import Link, WrongPlan, estimate
-from launcher.processes import call, signals_end_us
-from launcher.steps import STEP_NAME, step_names, trainer_in
+from launcher.processes import signals_end_us
 from launcher.tables import digits, table
 from launcher.trainer_options import options_of
 
@@ -54,7 +59,7 @@ depends on this machine, --link says what connects the ranks, and --device cuda 
 # evaluation and a save are not part of a step's time.
 MEASURED = "threads products gradient-sum data rows norm-eps rope-theta order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
-    resume log-every val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
+    resume log-every val-data save-dtype keep sample quiet memory-cap-mb alpha
     outer-lr outer-momentum reduction nccl-timeout deterministic""".split()
 REFUSED = {
     "transport": "it plans for ranks under mpirun",
@@ -168,10 +173,6 @@ def check_machine(arguments):
         )
 
 
-def names_in(words):
-    return [word[2:].partition("=")[0] for word in words if word.startswith("--")]
-
-
 def check_words(words):
     known = [f"--{row.name}" for step in planned_steps() for row in options_of(step)]
     for name in names_in(words):
@@ -186,20 +187,6 @@ def check_words(words):
             f"--init-from {start}: no such file or folder. Ladder downloads nothing. A model of the Hub is "
             f"fetched by: hf download {fetched} --local-dir FOLDER (pip install huggingface_hub)"
         )
-    stages = option_of(words, "pipeline-stages")
-    if stages is not None and not (stages.isascii() and stages.isdigit() and int(stages)):
-        usage_error(f"--pipeline-stages is '{stages}', it must be a whole number from 1 on")
-
-
-def without(words, names):
-    """The words but for these options and their values."""
-    kept, is_left_out = [], False
-    for word in words:
-        if word.startswith("--"):
-            is_left_out = word[2:].partition("=")[0] in names
-        if not is_left_out:
-            kept.append(word)
-    return kept
 
 
 def measured_words(words, options):
@@ -221,86 +208,6 @@ def with_shape(words, facts):
     ]
     tokenizer = [f"--tokenizer={facts['tokenizer']}"] if facts["tokenizer"] else []
     return (*without(words, ["init-from", *values]), *shape, *tokenizer)
-
-
-# ---- what the steps' own plans say ------------------------------------------------------------------------------------
-
-
-class Refusal(Exception):
-    """By a trainer: its message."""
-
-
-class Trainers:
-    """The programs in a build folder."""
-
-    def __init__(self, build):
-        self.build = build
-
-    def output(self, step, *words):
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            code = call([trainer_in(self.build, step), *words], stdout=out, stderr=err)
-            texts = [file.seek(0) or file.read() for file in (out, err)]
-        if code:
-            raise Refusal(texts[1].strip().removeprefix("error: "))
-        return texts[0]
-
-    @functools.cache
-    def options(self, step):
-        """The names of its options."""
-        return set(re.findall(r"^ +--([a-z0-9-]+)", self.output(step, "--help"), re.MULTILINE))
-
-    def words_of(self, step, words):
-        """Those that are options of this step."""
-        return without(words, [name for name in names_in(words) if name not in self.options(step)])
-
-    @functools.cache
-    def facts(self, step, ranks, words):
-        """Raises Refusal."""
-        output = self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--json")
-        return json.loads(output)
-
-    def tries(self, step, ranks, words):
-        """The words with which this step is to be planned, besides the user's."""
-        try:
-            output = self.output(
-                step, *self.words_of(step, words), "--dry-run", str(ranks), "--tries"
-            )
-        except Refusal:
-            return [()]  # it will say so again
-        return [tuple(more.split()) for more in json.loads(output)]
-
-    def train(self, step, ranks, words):
-        """The report."""
-        return train(trainer_in(self.build, step), ranks, words)
-
-
-class Candidate(NamedTuple):
-    step: str
-    words: tuple  # besides those of the user
-
-    def name(self):
-        said = {
-            "pipeline-stages": "{} stages",
-            "pipeline-schedule": "{}",
-            "sync-every": "every {} steps",
-        }
-        values = {option: option_of(self.words, option) for option in said}
-        return ", ".join(
-            [
-                self.step.split("_")[0],
-                *(said[option].format(value) for option, value in values.items() if value),
-            ]
-        )
-
-
-def planned_steps():
-    """All of the course, without their chapters: each says itself how it is to be tried."""
-    return [step for step in step_names() if STEP_NAME.fullmatch(step)]
-
-
-def candidates(trainers, ranks, words):
-    for step in planned_steps():
-        yield from (Candidate(step, more) for more in trainers.tries(step, ranks, words))
 
 
 # ---- estimates --------------------------------------------------------------------------------------------------------
@@ -346,7 +253,7 @@ class Planner:
 
     def measured(self):
         say(
-            f"measuring: step 3 on {self.here} rank(s) of this machine, with {min(self.layers, MOST_LAYERS)} layers"
+            f"measuring: {REFERENCE} on {self.here} rank(s) of this machine, with {min(self.layers, MOST_LAYERS)} layers"
         )
         words = measured_words(self.fresh, self.trainers.options(REFERENCE))
         speed = measure(self.trainers, REFERENCE, self.here, words, self.layers)

@@ -91,7 +91,7 @@ class Section:
             "Memory": self.memory(),
             "Traffic": self.traffic(),
             "Speed": self.speed(),
-            "Rounds of step 9": self.rounds(),
+            "Rounds": self.rounds(),
             "Configuration": self.configuration(),
         }
         body = "".join(

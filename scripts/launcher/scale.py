@@ -27,7 +27,7 @@ from launcher.console import (
 )
 from launcher.figures import Curve, Panel, legend, page
 from launcher.launch import train
-from launcher.plan import Trainers
+from launcher.plan_steps import Trainers
 from launcher.steps import resolve_step, trainer_in
 from launcher.tables import table
 

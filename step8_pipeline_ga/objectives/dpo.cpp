@@ -247,7 +247,11 @@ class Dpo final : public StepObjective {
         mesh_(mesh),
         source_(checkpoint_in("--dpo-reference", own().reference.empty() ? options.output.init_from
                                                                          : own().reference)) {
-    state.reference_hash = describe_checkpoint(source_).param_hash;
+    state.reference = {describe_checkpoint(source_).param_hash,
+                       "If --dpo-reference or --init-from names a run, that is its newest "
+                       "checkpoint, which may have changed since: give --dpo-reference the "
+                       "checkpoint itself (RUN/checkpoints/step_N), or start a new run with "
+                       "another --out"};
     count = [this](const Microbatches& batch) { return count_pairs(batch, own().mean_over); };
     loss_sum = [this](const at::Tensor& logits, const Microbatch& microbatch) {
       return dpo_loss_sum(logits, microbatch, own(), &sums_);
@@ -264,7 +268,7 @@ class Dpo final : public StepObjective {
     if (own().cache.empty()) {
       reference_ = load();
     } else {
-      cache_.emplace(options_, state.reference_hash, batches, load, mesh_, run);
+      cache_.emplace(options_, state.reference.hash, batches, load, mesh_, run);
     }
   }
 

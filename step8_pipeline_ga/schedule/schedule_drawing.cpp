@@ -4,10 +4,11 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder {
@@ -17,18 +18,17 @@ struct Look {
   char letter;
   char line;  // how long it takes, in text
   const char* name;
-  int color;  // Paul Tol's light palette, for black numbers
 };
 
 const Look& look_of(ActionKind kind) {
-  static constexpr Look kLooks[] = {{'F', '-', "forward", 0x77aadd},
-                                    {'B', '=', "backward", 0xee8866},
-                                    {'I', '=', "input half of a backward", 0xffaabb},
-                                    {'W', '~', "weight half of a backward", 0xeedd88}};
+  static constexpr Look kLooks[] = {{'F', '-', "forward"},
+                                    {'B', '=', "backward"},
+                                    {'I', '=', "input half of a backward"},
+                                    {'W', '~', "weight half of a backward"}};
   return kLooks[static_cast<int>(kind)];
 }
 
-// What both drawings need to know of a timeline.
+// What is drawn of a timeline.
 struct Picture {
   Timeline computations;  // without messages, beginning at 0
   TimelineSummary summary;
@@ -92,8 +92,6 @@ std::string number_of(const Action& action, const Picture& picture) {
   return number + static_cast<char>('a' + nth_chunk(action, picture.computations) % 26);
 }
 
-// ---- text ----
-
 constexpr int kMaxColumns = 160;
 
 // A whole number of columns for the shortest computation, if there is room.
@@ -149,136 +147,37 @@ std::string draw_text(const Timeline& timeline, const std::string& measured_in) 
                 memory_in_words(picture), "\n");
 }
 
-// ---- SVG ----
-
-namespace {
-
-// Text is large enough for a telephone, and the background makes it readable on a dark page.
-constexpr double kLeft = 84, kTop = 56, kPlotWidth = 896, kRowHeight = 34, kRowGap = 6;
-constexpr double kDigitWidth = 10;  // of a font of 18 px
-
-// Mixed with white, more for later chunks.
-std::string color_of(ActionKind kind, int nth_chunk, int chunks_per_stage) {
-  const double white = 0.7 * nth_chunk / chunks_per_stage;
-  int mixed = 0;
-  for (const int shift : {16, 8, 0}) {
-    const int channel = look_of(kind).color >> shift & 0xff;
-    mixed |= static_cast<int>(std::lround(channel + white * (0xff - channel))) << shift;
-  }
-  char text[8];
-  std::snprintf(text, sizeof text, "#%06x", static_cast<unsigned>(mixed));
-  return text;
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
-  }
-  return safe;
-}
-
-std::string label(double x, double y, const char* anchor, const std::string& text) {
-  return concat("<text x=\"", x, "\" y=\"", y, "\" text-anchor=\"", anchor, "\">", escaped(text),
-                "</text>\n");
-}
-
-std::string box(double x, double y, double width, double height, const std::string& fill) {
-  return concat("<rect x=\"", x, "\" y=\"", y, "\" width=\"", width, "\" height=\"", height,
-                "\" fill=\"", fill, "\"/>\n");
-}
-
-// A round number of seconds that divides the axis into at most ten parts.
-double tick_s(double total_s) {
-  const double power = std::pow(10, std::floor(std::log10(total_s / 10)));
-  for (const double step : {1, 2, 5}) {
-    if (total_s / (step * power) <= 10) return step * power;
-  }
-  return 10 * power;
-}
-
-std::string axis(const Picture& picture, double bottom, const std::string& measured_in) {
-  const double step_s = tick_s(picture.summary.total_s);
-  const auto num_steps = std::lround(std::floor(picture.summary.total_s / step_s + 1e-9));
-  std::string text;
-  for (long i = 0; i <= num_steps; ++i) {
-    const double time_s = static_cast<double>(i) * step_s;
-    const double x = kLeft + time_s * kPlotWidth / picture.summary.total_s;
-    text += concat("<line x1=\"", x, "\" y1=\"", kTop - 4, "\" x2=\"", x, "\" y2=\"", bottom,
-                   "\" class=\"grid\"/>\n");
-    text += label(x, bottom + 20, i == 0 ? "start" : "middle",
-                  rounded(time_s) + (i == 0 ? " " + measured_in : ""));
-  }
-  return text;
-}
-
-// The microbatch and the chunk, the microbatch alone (the color tells the chunk), or nothing.
-std::string number_in(double width, const Action& action, const Picture& picture) {
-  for (const std::string& text : {number_of(action, picture), std::to_string(action.microbatch)}) {
-    if (width >= kDigitWidth * static_cast<double>(text.size()) + 2) return text;
-  }
-  return "";
-}
-
-std::string boxes(const Picture& picture) {
-  const double scale = kPlotWidth / picture.summary.total_s;
-  std::string text;
-  double y = kTop;
-  for (std::size_t stage = 0; stage < picture.computations.size(); ++stage) {
-    text += label(kLeft - 8, y + 23, "end", concat("stage ", stage));
-    for (const TimedAction& timed : picture.computations[stage]) {
-      const int nth = nth_chunk(timed.action, picture.computations);
-      const double x = kLeft + timed.begin_s * scale;
-      const double width = (timed.end_s - timed.begin_s) * scale;
-      const std::string number = number_in(width, timed.action, picture);
-      text +=
-          box(x, y, width, kRowHeight, color_of(timed.action.kind, nth, picture.chunks_per_stage));
-      if (number.empty()) continue;
-      text += concat("<text class=\"number\" x=\"", x + width / 2, "\" y=\"", y + 23, "\">", number,
-                     "</text>\n");
-    }
-    y += kRowHeight + kRowGap;
-  }
-  return text;
-}
-
-std::string legend(const Picture& picture, double y) {
-  std::string text;
-  double x = kLeft;
-  for (const ActionKind kind : picture.kinds) {
-    for (int nth = 0; nth < picture.chunks_per_stage; ++nth, x += 16) {
-      text += box(x, y - 13, 14, 14, color_of(kind, nth, picture.chunks_per_stage));
-    }
-    const std::string name = look_of(kind).name;
-    text += label(x + 4, y, "start", name);
-    x += 28 + 9.0 * static_cast<double>(name.size());
-  }
-  if (picture.chunks_per_stage > 1) {
-    text += label(x, y, "start", "shades and a, b, …: chunks of a stage");
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string draw_svg(const Timeline& timeline, const std::string& title,
-                     const std::string& measured_in) {
+std::string trace_of(const Timeline& timeline, const std::string& title) {
   const Picture picture = picture_of(timeline);
-  const double bottom = kTop + static_cast<double>(timeline.size()) * (kRowHeight + kRowGap);
-  const double width = kLeft + kPlotWidth + 20, height = bottom + 124;
-  const std::string time = time_in_words(picture, measured_in), memory = memory_in_words(picture);
-  std::string text = concat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height,
-      "\" role=\"img\"><title>", escaped(title), "</title>\n<desc>When each of the ",
-      timeline.size(), " stages of a pipeline computes which microbatch, one row per stage. ",
-      escaped(time + "; " + memory), ".</desc>\n<style>text{font:18px sans-serif;fill:#222}",
-      ".title{font-size:20px;font-weight:bold}.grid{stroke:#999;stroke-opacity:.5}",
-      "rect{stroke:#222;stroke-width:.5}.number{fill:#111;text-anchor:middle}</style>\n",
-      box(0, 0, width, height, "#fbfaf7"), "<text class=\"title\" x=\"", kLeft, "\" y=\"34\">",
-      escaped(title), "</text>\n");
-  if (picture.summary.total_s > 0) text += axis(picture, bottom, measured_in) + boxes(picture);
-  return concat(text, legend(picture, bottom + 54), label(kLeft, bottom + 84, "start", time),
-                label(kLeft, bottom + 108, "start", memory), "</svg>\n");
+  Json events = Json::array();
+  const auto add = [&](std::size_t stage, const char* name, double begin_s, double end_s,
+                       const Json& args) {
+    events.push_back({{"ph", "X"},
+                      {"pid", stage + 1},
+                      {"tid", 1},
+                      {"ts", 1e6 * begin_s},
+                      {"dur", 1e6 * (end_s - begin_s)},
+                      {"cat", "span"},
+                      {"name", name},
+                      {"args", args}});
+  };
+  for (std::size_t stage = 0; stage < timeline.size(); ++stage) {
+    add(stage, "step", 0, picture.summary.total_s, {{"step", 1}});
+    for (const auto& [action, begin_s, end_s] : picture.computations[stage]) {
+      add(stage, name_of(action.kind), begin_s, end_s,
+          {{"microbatch", action.microbatch}, {"chunk", action.chunk}});
+    }
+  }
+  const std::vector<double> none(timeline.size());  // of each rank
+  const Json trace = {{"displayTimeUnit", "ms"},
+                      {"otherData",
+                       {{"step", title},
+                        {"world_size", timeline.size()},
+                        {"dropped_events", none},
+                        {"clock_error_us", none},
+                        {"config", Json::object()}}},
+                      {"traceEvents", events}};
+  return to_text(trace) + "\n";
 }
 
 }  // namespace ladder

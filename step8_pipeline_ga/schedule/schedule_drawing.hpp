@@ -1,7 +1,7 @@
-// Draws when each stage of a pipeline computed what: for the terminal, and as a figure.
+// Shows when each stage of a pipeline computed what: on the terminal, and as a trace.
 //
-// Both draw a simulated timeline and a measured one alike, begin at the first action, and leave out
-// messages. `measured_in` is what a second of the timeline is called: with costs of 1 it is a slot.
+// Both take a simulated timeline and a measured one alike, begin at the first action, and leave out
+// messages.
 #pragma once
 
 #include <string>
@@ -19,12 +19,12 @@ namespace ladder {
 //   15 slots; bubble: 25% of the ideal time, 20% of the total; live microbatches per stage: 2, 1
 //
 // The shortest computation has room for its number, unless a row would get longer than 160 columns;
-// then numbers are left out where they do not fit.
+// then numbers are left out where they do not fit. `measured_in` is what a second of the timeline is
+// called: with costs of 1 it is a slot.
 std::string draw_text(const Timeline& timeline, const std::string& measured_in = "s");
 
-// A stand-alone SVG file, for light and for dark pages and narrow screens, with `title` and the
-// figures in words.
-std::string draw_svg(const Timeline& timeline, const std::string& title,
-                     const std::string& measured_in = "s");
+// As a file that --trace writes, of one optimizer step and without messages: ./ladder trace draws
+// it. `title` is what it calls the run.
+std::string trace_of(const Timeline& timeline, const std::string& title);
 
 }  // namespace ladder

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 #include "step8_pipeline_ga/train.hpp"
@@ -15,8 +18,8 @@ namespace ladder {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 Timeline simulated(Schedule schedule, int num_stages, std::int64_t num_microbatches,
@@ -91,56 +94,41 @@ Timeline measured() {
 TEST(ScheduleDrawing, DrawsMeasuredTimelines) {
   EXPECT_THAT(draw_text(measured(), "s"),
               AllOf(StartsWith("stage 0 |F0"), HasSubstr("0.9 s; bubble: 125%")));
-  EXPECT_THAT(draw_svg(measured(), "one", "s"), Not(HasSubstr("nan")));
 }
 
 TEST(ScheduleDrawing, DrawsNothing) {
   EXPECT_THAT(draw_text({{}, {}}), StartsWith("stage 0 ||\nstage 1 ||\n"));
-  EXPECT_THAT(draw_svg({{}, {}}, "nothing"), AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+  EXPECT_THAT(trace_of({{}, {}}, "nothing"), HasSubstr(R"("dur":0.0)"));
 }
 
-TEST(ScheduleDrawing, DrawsAFigure) {
-  const std::string svg = draw_svg(simulated(Schedule::k1f1b, 2, 4), "a < b & c", "slots");
-  EXPECT_THAT(svg,
-              AllOf(StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""),
-                    HasSubstr("<title>a &lt; b &amp; c</title>"),
-                    HasSubstr("<desc>When each of the 2 stages"), HasSubstr("15 slots; bubble"),
-                    HasSubstr("font:18px"), HasSubstr(">stage 1</text>"),
-                    HasSubstr(">live microbatches per stage: 2, 1</text>")));
-  EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  EXPECT_EQ(count(svg, "<rect "), 2u * 8 + 3);  // and the legend and the background
-  EXPECT_EQ(count(svg, "class=\"number\""), 16u);
-  EXPECT_EQ(count(svg, "<text"), count(svg, "</text>"));
-}
-
-// Distinct fills for every kind and every chunk.
-TEST(ScheduleDrawing, KindsAndChunksHaveTheirColors) {
-  const std::string chunks = draw_svg(simulated(Schedule::kInterleaved, 2, 4, 2), "chunks");
-  for (const char* fill : {"#77aadd", "#ee8866", "#a7c8e9", "#f4b29c"}) {
-    EXPECT_EQ(count(chunks, concat("fill=\"", fill, "\"")), 2u * 4 + 1) << fill;
+// A second is a million microseconds; a stage's step is as long as the pipeline's.
+TEST(ScheduleDrawing, ATraceHasTheStepAndWhatEachStageComputes) {
+  const Json trace = parse_json(trace_of(measured(), "two stages"), "the trace");
+  EXPECT_EQ(trace["otherData"]["step"], "two stages");
+  EXPECT_EQ(trace["otherData"]["world_size"], 2);
+  std::vector<std::string> events;
+  for (const Json& event : trace["traceEvents"]) {
+    const auto rounded = [&](const char* name) { return std::lround(event[name].get<double>()); };
+    events.push_back(concat(event["pid"].get<int>(), " ", event["name"].get<std::string>(), " ",
+                            rounded("ts"), " ", rounded("dur"), " ", to_text(event["args"])));
   }
-  const std::string halves = draw_svg(simulated(Schedule::kZeroBubble, 2, 4), "halves");
-  for (const char* fill : {"#77aadd", "#ffaabb", "#eedd88"}) {
-    EXPECT_EQ(count(halves, concat("fill=\"", fill, "\"")), 2u * 4 + 1) << fill;
-  }
-}
-
-// A forward has no room for "0a".
-TEST(ScheduleDrawing, NarrowBoxesHaveTheNumberAlone) {
-  const std::string svg = draw_svg(simulated(Schedule::kInterleaved, 4, 8, 2), "narrow");
-  EXPECT_THAT(svg, AllOf(HasSubstr(">0</text>"), HasSubstr(">0a</text>")));
-  EXPECT_EQ(count(svg, "class=\"number\""), 4u * 2 * 8 * 2);
+  EXPECT_THAT(events, ElementsAre("1 step 0 900000 {\"step\":1}",
+                                  "1 forward 0 200000 {\"microbatch\":0,\"chunk\":0}",
+                                  "1 backward 500000 400000 {\"microbatch\":0,\"chunk\":0}",
+                                  "2 step 0 900000 {\"step\":1}",
+                                  "2 forward 250000 0 {\"microbatch\":0,\"chunk\":1}",
+                                  "2 backward 300000 200000 {\"microbatch\":0,\"chunk\":1}"));
 }
 
 // A drawing of a million boxes shows nothing, and its plan takes minutes.
 TEST(ScheduleDrawing, OfTooMuchIsRefused) {
   TrainOptions options;
   options.data.num_microbatches = 1000;
-  expect_throws<UsageError>([&] { step8::draw_schedule(options, 1000, /*is_svg=*/false); },
+  expect_throws<UsageError>([&] { step8::show_schedule(options, 1000, /*is_trace=*/false); },
                             {"1000 stages (--pipeline-stages)",
                              "1000 microbatches (--num-microbatches)", "at most 100000"});
-  EXPECT_THAT(step8::draw_schedule(options, 2, /*is_svg=*/false),
-              HasSubstr("2 stages, 1000 microb"));
+  for (const bool is_trace : {false, true})
+    EXPECT_THAT(step8::show_schedule(options, 2, is_trace), HasSubstr("2 stages, 1000 microb"));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace ladder::step8 {
 
-std::string draw_schedule(const TrainOptions& options, int world_size, bool is_svg) {
+std::string show_schedule(const TrainOptions& options, int world_size, bool is_trace) {
   const auto& pipeline = options.get<PipelineOptions>();
   const int num_stages = pipeline.num_stages > 0 ? pipeline.num_stages : world_size;
   constexpr std::int64_t kMost = 100'000;
@@ -25,10 +25,13 @@ std::string draw_schedule(const TrainOptions& options, int world_size, bool is_s
               " forwards to draw; choose fewer, at most ", kMost);
   const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
   check_plan(plan);
-  const Timeline timeline = simulate(plan, {});
   const std::string title = concat(to_string(pipeline.schedule), ", ", num_stages, " stages, ",
                                    plan.num_microbatches, " microbatches");
-  return is_svg ? draw_svg(timeline, title, "slots") : title + "\n" + draw_text(timeline, "slots");
+  if (!is_trace) return title + "\n" + draw_text(simulate(plan, {}), "slots");
+  const Timeline in_ms = simulate(
+      plan,
+      {.forward_s = 1e-3, .backward_s = 2e-3, .input_backward_s = 1e-3, .weight_backward_s = 1e-3});
+  return trace_of(in_ms, title + ", a slot is 1 ms");
 }
 
 Json schedule_json(const TrainOptions& options, int world_size) {

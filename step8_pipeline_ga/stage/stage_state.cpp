@@ -89,7 +89,7 @@ TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer&
   }
   TrainState state = state_of(parameters, staged_tensors(places_of(plan, suffixes, own), mesh),
                               optimizer, batches, SummedModel{plan.whole, model.leaves()});
-  state.reference_hash = added.reference_hash;
+  state.reference = added.reference;
   return state;
 }
 

@@ -27,7 +27,7 @@ struct AddedState {
   // They have this stage's layout, and are stored beside the optimizer's: each under the names of
   // the parameters, with a dot and its own name appended.
   std::vector<NamedTensor> tensors = {};
-  std::string reference_hash = {};  // of a frozen model's parameters; empty: there is none
+  FrozenReference reference = {};
 };
 
 // Lifetime: the arguments outlive the state, but for the plan.

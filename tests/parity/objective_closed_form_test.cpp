@@ -182,7 +182,8 @@ TEST_F(ObjectiveClosedForm, AResumedRunKeepsItsReference) {
   expect_throws<CheckError>(
       [&] { climb(rest); },
       {"was trained with the reference model " + describe_checkpoint(old).param_hash,
-       describe_checkpoint(old.parent_path() / "step_000009").param_hash});
+       describe_checkpoint(old.parent_path() / "step_000009").param_hash,
+       "give --dpo-reference the checkpoint itself"});
   climber_.wait_for_all();
   rest.set<ObjectiveOptions>().dpo.reference = old;
   EXPECT_EQ(climb(rest).report.first_step, 1);

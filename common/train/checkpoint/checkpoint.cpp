@@ -20,8 +20,7 @@ constexpr int kFormatVersion = 2;  // 1 had no state_hash
 constexpr const char* kPartialPrefix = ".partial_";
 constexpr const char* kShapeHint =
     " (compare --model, --layers, --heads, --kv-heads, --channels, --mlp-channels, --context, "
-    "--vocab-size, --tie-embeddings, --precision, for the state of a round also --fragments, with "
-    "the config in state.json)";
+    "--vocab-size, --tie-embeddings, --precision, with the config in state.json)";
 
 fs::path folder_of(const fs::path& run) {
   return run / "checkpoints";
@@ -221,12 +220,10 @@ void check_same_model(const LoadedCheckpoint& saved, const TrainState& state,
 // show.
 void check_same_reference(const LoadedCheckpoint& saved, const TrainState& state,
                           const fs::path& path) {
-  const std::string &before = saved.reference_hash, &now = state.reference_hash;
+  const std::string &before = saved.reference_hash, &now = state.reference.hash;
   check(before.empty() || now.empty() || before == now, path.string(),
-        ": was trained with the reference model ", excerpt(before), ", this run has ", now,
-        ". If --dpo-reference or --init-from names a run, that is its newest checkpoint, which may "
-        "have changed since: give --dpo-reference the checkpoint itself (RUN/checkpoints/step_N), "
-        "or start a new run with another --out");
+        ": was trained with the reference model ", excerpt(before), ", this run has ", now, ". ",
+        state.reference.advice);
 }
 
 // Returns the hash of the parameters.
@@ -249,7 +246,7 @@ std::string write_checkpoint(const fs::path& partial, std::int64_t step, const T
                {"optimizer_hash", optimizer_hash},
                {"config", config}};
   if (state.data_contents) json["data"]["contents"] = *state.data_contents;
-  if (!state.reference_hash.empty()) json["reference_hash"] = state.reference_hash;
+  if (!state.reference.hash.empty()) json["reference_hash"] = state.reference.hash;
   if (!state.history.empty()) json["history"] = state.history;
   if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
   json["state_hash"] = state_hash(json);

@@ -60,7 +60,7 @@ struct LoadedCheckpoint {
   std::string tokenizer;
   Json data_contents;  // of its data, as in TrainState
   std::string param_hash, optimizer_hash;
-  std::string reference_hash;                       // as in TrainState
+  std::string reference_hash;                       // of the TrainState's reference
   std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
   std::map<std::string, std::int64_t> extra_counts;
   bool has_read_extras = false;       // load_checkpoint() has: they were just those of the state

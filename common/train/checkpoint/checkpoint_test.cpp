@@ -269,12 +269,10 @@ TEST_F(CheckpointTest, WhatAnOlderOneDoesNotSayWasAsByDefault) {
 
 TEST_F(CheckpointTest, AnotherReferenceModelIsRefused) {
   TrainState held = state_, other = zero_state(), same = other, none = other;
-  held.reference_hash = same.reference_hash = std::string(32, 'a');
-  other.reference_hash = std::string(32, 'b');
+  held.reference.hash = same.reference.hash = std::string(32, 'a');
+  other.reference = {std::string(32, 'b'), "take a"};
   const fs::path saved = save_checkpoint(folder_.path(), 1, held, Json::object()).path;
-  expect_refused(
-      saved, other,
-      {held.reference_hash, other.reference_hash, "--dpo-reference the checkpoint itself"});
+  expect_refused(saved, other, {held.reference.hash, other.reference.hash + ". take a"});
   load_checkpoint(saved, same);
   load_checkpoint(saved, none);   // a run that has no reference
   load_parameters(saved, other);  // a new run

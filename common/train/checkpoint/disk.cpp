@@ -110,19 +110,19 @@ bool is_taken(const fs::path& path) {  // true also for a dangling link
 
 }  // namespace
 
-PartialFolder::PartialFolder(const fs::path& folder, const std::string& option)
-    : option_(option), folder_(plain_path(folder)) {
-  check_usage(!is_taken(folder_), option, " already exists: name a new folder, or remove this one");
+PartialFolder::PartialFolder(const fs::path& folder)
+    : name_(folder.string()), folder_(plain_path(folder)) {
+  check_usage(!is_taken(folder_), name_, " already exists: name a new folder, or remove this one");
   try {
     make_folders(folder_.parent_path());
   } catch (const CheckError& reason) {
-    throw CheckError(concat(option, ": cannot be created: ", reason.what()));
+    throw CheckError(concat(name_, ": cannot be created: ", reason.what()));
   }
   std::error_code error;
   fs::path partial =
       folder_.parent_path() / concat(".", folder_.filename().string(), ".partial-", ::getpid());
   while (!error && !fs::create_directory(partial, error) && !error) partial += "_";
-  check(!error, option, ": cannot be created: ", error.message());
+  check(!error, name_, ": cannot be created: ", error.message());
   partial_ = partial;
 }
 
@@ -133,7 +133,7 @@ PartialFolder::~PartialFolder() {
 
 fs::path PartialFolder::complete() {
   sync_to_disk(partial_);
-  check(!is_taken(folder_), option_, " was made by another process meanwhile");
+  check(!is_taken(folder_), name_, " was made by another process meanwhile");
   rename_on_disk(partial_, folder_);
   partial_.clear();
   return folder_;

@@ -42,10 +42,9 @@ bool lies_in(const std::filesystem::path& path, const std::filesystem::path& fol
 // own.
 class PartialFolder {
  public:
-  // Makes the hidden folder, and missing ones above it. `option` names the new folder in messages
-  // ("--save-reference kept"). Throws UsageError, with nothing written, if it already exists;
-  // CheckError if it cannot be created.
-  PartialFolder(const std::filesystem::path& folder, const std::string& option);
+  // Makes the hidden folder, and missing ones above it. Throws UsageError, with nothing written, if
+  // the folder already exists; CheckError if it cannot be created.
+  explicit PartialFolder(const std::filesystem::path& folder);
   ~PartialFolder();  // removes what is not complete; a killed process leaves it behind
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
@@ -56,7 +55,7 @@ class PartialFolder {
   std::filesystem::path complete();
 
  private:
-  std::string option_;
+  std::string name_;  // as it was given, for messages
   std::filesystem::path folder_;
   std::filesystem::path partial_;  // what we have made, and may delete; empty once complete
 };

@@ -33,6 +33,12 @@ struct SummedModel {
   std::vector<NamedTensor> leaves;  // that this rank has, by the names of `whole`
 };
 
+// The frozen parameters that a run is held to.
+struct FrozenReference {
+  std::string hash = {};    // empty: there are none
+  std::string advice = {};  // a sentence for a run that goes on with others than its checkpoint has
+};
+
 struct LoadedCheckpoint;  // checkpoint.hpp
 
 // Tensors are accessed in place; no copy is made.
@@ -52,7 +58,7 @@ struct TrainState {
   // higher step is the newer.
   std::vector<std::int64_t> history = {};
   std::optional<ModelOptions> model = {};  // nothing: what no shape tells of it is not known
-  std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
+  FrozenReference reference = {};
   // What the training and the validation data are: {"samples", "tokens", "hash"} by name.
   KnownJson data_contents = {};
   // What --gradient-sum exact rounds; not stored. Nothing: there are no sums whose order matters.

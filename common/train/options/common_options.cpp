@@ -243,11 +243,6 @@ void declare_output(OptionTable& t, TrainOptions& o) {
       .changes_no_bits();
   t.value("--sample", o.output.sample, "text for the trained model to continue at the end")
       .changes_no_bits();
-  t.value("--save-reference", o.output.save_reference,
-          "new folder for this run's numbers and parameters, to compare other runs with; a stopped "
-          "run "
-          "is kept once it has been resumed and has ended")
-      .changes_no_bits();
   t.value(
        "--trace", o.output.trace,
        "new file for what each rank did and when, and each message: open it in ui.perfetto.dev or "

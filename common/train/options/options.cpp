@@ -65,7 +65,6 @@ void check_transport(const TrainOptions& options) {
       {simulated, output.resume != "none", "--resume", values},
       {simulated, output.eval_every != 0, "--eval-every", values},
       {simulated, !output.sample.empty(), "--sample", values},
-      {simulated, !output.save_reference.empty(), "--save-reference", values},
       {simulated, !output.trace.empty(), "--trace", alone},
       {simulated, options.check_collectives_s != 0, "--check-collectives", alone},
       {simulated, options.device.is_cuda(), "--device cuda", "it answers on the CPU"}};

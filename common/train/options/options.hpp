@@ -30,8 +30,7 @@ struct OutputOptions {
   std::string resume = "none";  // none, auto (the newest checkpoint in `out`, if any), or a folder
   std::string init_from = {};   // a checkpoint or pretrained model whose parameters start a new run
   std::string sample = {};      // text to continue after training; empty: no sample
-  std::string save_reference = {};  // a folder for what other runs are compared with
-  std::string trace = {};           // a file for what all ranks did and when; empty: no trace
+  std::string trace = {};       // a file for what all ranks did and when; empty: no trace
   std::int64_t log_every = 10;
   std::int64_t eval_every = 0;  // 0: never
   std::int64_t save_every = 0;  // 0: at the end only

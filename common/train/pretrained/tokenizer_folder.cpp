@@ -89,7 +89,7 @@ void keep_settings_of_start(const fs::path& init_from, const fs::path& run) {
                         : is_other_run ? init_from / kKeptSettings
                                        : init_from;
   if (!fs::exists(from / kConfig)) return;
-  PartialFolder partial(run / kKeptSettings, (run / kKeptSettings).string());
+  PartialFolder partial(run / kKeptSettings);
   for (const char* file : {kConfig, kGenerationConfig})
     if (fs::exists(from / file)) copy_file_to_disk(from / file, partial.path() / file);
   generation_tokens(partial.path());
@@ -110,7 +110,7 @@ void keep_tokenizer(const DataOptions& data, const fs::path& run) {
   if (from.empty()) return;
   const fs::path kept = run / "tokenizer";
   if (fs::exists(kept)) return check_is_kept(kept, data, ": remove it, or choose another --out");
-  PartialFolder partial(kept, kept.string());
+  PartialFolder partial(kept);
   const bool is_folder = fs::is_directory(from);
   const fs::path folder = is_folder ? from : from.parent_path();
   copy_tokenizer_files(folder, partial.path());
