@@ -1,14 +1,15 @@
-"""The course: reads scripts/course.tsv, which says what its columns mean."""
+"""The course: reads scripts/course.tsv, the chapters, which says what its columns mean."""
 
 from typing import NamedTuple
 
 from launcher.checkout import ROOT
+from launcher.steps import read_steps
 
 FILE = ROOT / "scripts/course.tsv"
 
 
 class Lesson(NamedTuple):
-    """A line of the file, a field for each column."""
+    """A field for each column of the file."""
 
     folder: str
     place: str
@@ -29,9 +30,18 @@ class Lesson(NamedTuple):
 
 
 def read_course() -> list[Lesson]:
-    """The lessons, in the order of the course."""
+    """The lessons, in the order of the course: each step, then its chapters."""
     lines = [line for line in FILE.read_text().splitlines() if line and not line.startswith("#")]
-    return [Lesson(*line.split("\t")) for line in lines]
+    chapters = [Lesson(*line.split("\t")) for line in lines]
+    steps = [name for name, step in read_steps().items() if str(step.folder) == name]
+    return [
+        lesson
+        for step in steps
+        for lesson in [
+            Lesson(step, "path", step, step),
+            *(chapter for chapter in chapters if chapter.step == step),
+        ]
+    ]
 
 
 def exercise_names() -> list[str]:
