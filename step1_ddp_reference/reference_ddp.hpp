@@ -1,4 +1,4 @@
-// Data parallelism as libtorch does it: the reference that steps 2 to 5 must equal.
+// Data parallelism as libtorch does it: the reference that later steps must equal.
 //
 // Every rank has a replica of the model and differentiates different rows. Before the optimizer
 // steps, the gradients are summed over the ranks, so that all replicas take the same step and stay

@@ -113,8 +113,9 @@ def source_of(stub: Path) -> Path:
     name. It is the solution, or what has to be mended. It is beside the header that the stub names
     first, the contract, or in a folder of solutions that no library has."""
     name = f"{stub.stem}.cpp"
-    contract = ROOT / re.search(r"[\w/]+\.hpp", stub.read_text())[0]
-    places = [contract.parent, stub.parent / "solution", stub.parent.parent]
+    contracts = re.findall(r"[\w/]+\.hpp", stub.read_text())[:1]
+    places = [(ROOT / contract).parent for contract in contracts]
+    places += [stub.parent / "solution", stub.parent.parent]
     return next(place / name for place in places if (place / name).exists())
 
 

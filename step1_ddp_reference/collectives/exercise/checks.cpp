@@ -450,8 +450,9 @@ class Checks : public Examination {
     const std::int64_t most = (comm.size() - 1) * own * part.element_size();
     const std::int64_t scratch = after.peak - before.peak, kept = after.live - before.live;
     if (scratch > most + kScalarBytes) {
-      fault(concat("the scratch memory is ", scratch, " bytes, not ", most, ": ", comm.size() - 1,
-                   " times ", own, " elements"));
+      fault(concat("the scratch memory is ", scratch, " bytes, not ", most, ": ",
+                   comm.size() == 1 ? "one rank has nothing to collect"
+                                    : concat(comm.size() - 1, " times ", own, " elements")));
     }
     if (kept > 0) fault(concat(kept, " bytes of scratch memory stay when the call returns"));
   }
