@@ -60,9 +60,10 @@ void compare_memory(Lines& lines, const Trainer& trainer, const TrainOptions& op
                            live(MemoryCategory::kOther);
   const std::int64_t all_wanted = held.total() - held.communication;
   const auto expect_held = [&](MemoryCategory category, std::int64_t wanted) {
+    const bool is_elsewhere = all == all_wanted && category != MemoryCategory::kCommunication;
     lines.expect(
         concat("bytes of ", to_string(category), " held between steps:"), live(category), wanted,
-        all == all_wanted ? ", but nothing is missing in all: is a MemoryScope forgotten?" : "");
+        is_elsewhere ? ", but nothing is missing in all: is a MemoryScope forgotten?" : "");
   };
   expect_held(MemoryCategory::kParameters, held.parameters);
   expect_held(MemoryCategory::kGradients, held.gradients);
