@@ -41,8 +41,9 @@ std::string meaning_of(const c10::Error& error) {
   if (says("setStorage"))
     return "a view reaches beyond the memory that it is a view of; are its shape, its start or its "
            "type too large? ";
-  if (says("undefined Tensor") || says("undefined tensor"))
-    return "a tensor that was never assigned is used. ";
+  if (says("undefined Tensor") || says("undefined tensor") || says("UndefinedTensorImpl"))
+    return "a tensor without a value is used: one that was never assigned, or the .grad of a "
+           "parameter that is frozen or took no part in backward. ";
   return types_that_meet(message);
 }
 
