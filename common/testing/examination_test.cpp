@@ -171,7 +171,7 @@ TEST_F(ExaminationTest, WhatLibrariesThrowBecomesASentence) {
       {"that holds no value", [] { static_cast<void>(std::optional<int>().value()); }},
       {"a view reaches beyond the memory",
        [] { at::full({2}, 1.0F).as_strided({4}, {1}, 0).sum(); }},
-      {"a tensor that was never assigned", [] { at::Tensor().sum(); }},
+      {"a tensor without a value", [] { at::Tensor().sum(); }},
       {"an exception of its own; an error here is a CheckError",
        [] { throw std::runtime_error("a word"); }},
       {"no std::exception", [] { throw 1; }}};
