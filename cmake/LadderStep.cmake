@@ -14,8 +14,9 @@
 #
 # EXERCISE names the files that the learner writes, by default the first idea; each has a .stub in exercise/. It may be
 # `train`, the loop. With -DLADDER_EXERCISE=step5_zero1 they are taken from exercises/step5_zero1/, the learner's own, for
-# this trainer and all later ones. IDEA may have `CHAPTER:name` for what the exercise of a chapter asks for. A step that is only built on contributes its idea library and nothing else. BUILDS_ON is data: the
-# include check and the map in README.md are made from it.
+# this trainer and all later ones. IDEA may have `CHAPTER:name` for what the exercise of a chapter asks for. A step that is
+# only built on contributes its idea library and nothing else. BUILDS_ON is data: the include check and the map in README.md
+# are made from it.
 #
 # A chapter that trains is added in the same way, with its folder's name, and builds on its step; that one says
 # add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none. Without
