@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from launcher import (
+    ask,
     bench,
     bug,
     climb,
@@ -49,6 +50,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --memory 2GiB --link 50:1    what a rank may hold; latency (µs) and bandwidth (Gbit/s) of its link
   ./ladder export RUN FOLDER       write a run's model as a Hugging Face folder;  --init-from FOLDER starts from one
       --dtype bf16                 in 16 bits
+  ./ladder ask RUN…                how many questions that it has not seen a run's model answers in valid SQL
+      --prompt TEXT                answer this one: CREATE TABLE …, a new line, a question
   ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
       --within TOLERANCE           allow relative differences up to TOLERANCE
   ./ladder trace FILE              what each rank of a run with --trace FILE did with its time
@@ -254,7 +257,7 @@ def lighthouse(words: list[str]) -> int:
 COMMANDS = {
     "setup": setup, "start": first_hour.run, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
-    "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run, "predict": predict.run,
+    "ask": ask.run, "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run, "predict": predict.run,
     "bug": bug.run, "diff": diff, "doctor": doctor.run, "completion": completion.run, "help": show_help,
 }  # fmt: skip
 ALSO = {
