@@ -44,7 +44,7 @@ def judge(context: str, wanted: str, answer: str) -> Verdict:
 
 def answers_of(model: str, options: list[str]) -> list[dict]:
     """What the model answers, and what was asked. Ends the command if the program fails."""
-    program = chosen_kind().build / "step9_diloco/text_to_sql/ladder_ask"
+    program = next(chosen_kind().build.glob("*/text_to_sql/ladder_ask"))
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         code = call([program, model, *options], stdout=file)
         if code:
@@ -92,7 +92,9 @@ def run(words: list[str]) -> int:
     )
     arguments = parser.parse_args(words)
     if not sqlite3:
-        fail("this Python has no module sqlite3, which judges the answers (Debian: libpython3-stdlib)")
+        fail(
+            "this Python has no module sqlite3, which judges the answers (Debian: libpython3-stdlib)"
+        )
     need_release(chosen_kind(), "ladder_ask")
     models = arguments.models
     if arguments.prompt:

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -39,6 +40,8 @@ std::vector<SqlDocument> unseen_documents(std::int64_t number) {
 // One line of JSON for each question.
 void ask(const Asked& asked) {
   set_compute_threads(1);
+  check_usage(std::filesystem::exists(asked.run), "there is no ", asked.run,
+              ": name a run, a checkpoint, or a Hugging Face folder");
   TrainOptions options;
   options.output.init_from = asked.run;
   Start(asked.run).check_can_begin(options);
