@@ -14,9 +14,9 @@
 namespace ladder {
 
 struct AnswerLimits {
-  std::int64_t context = 0;      // the model sees at most so many of the last tokens
-  std::int64_t max_tokens = 64;  // of an answer, which is cut off there
-  std::int64_t batch_size = 32;  // prompts that go through the model together
+  std::int64_t context = 0;       // the model sees at most so many of the last tokens
+  std::int64_t max_tokens = 256;  // of an answer, which is cut off there
+  std::int64_t batch_size = 32;   // prompts that go through the model together
 };
 
 // Returns the answers in the order of the prompts. `forward` returns the logits [B, T, V] of tokens
