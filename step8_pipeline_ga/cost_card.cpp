@@ -95,9 +95,9 @@ std::vector<ChunkActivations> chunk_activations(const TrainOptions& options,
 }
 
 // Goes through what a stage does, and keeps what PipelineRunner keeps: of a microbatch what its
-// forward has saved, until its backward, or the half for the weights, is over (that half needs no
-// more than was saved); a message from its receive on until it is used up, or from its making until
-// the second send after it.
+// forward has saved, until its backward, or its wgrad, is over (a wgrad needs no more
+// than was saved); a message from its receive on until it is used up, or from its making until the
+// second send after it.
 double most_bytes_on_stage(const PipelinePlan& plan, int stage,
                            const std::vector<ChunkActivations>& chunks, double message) {
   double held = 0, most = 0;

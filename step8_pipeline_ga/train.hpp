@@ -45,8 +45,8 @@ OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int ra
 std::string show_schedule(const TrainOptions& options, int world_size, bool is_trace);
 
 // {"chunks": [[0, 1], [2, 3]], "stages": [["F0.0", "F0.1", …], …]}: the layers of each chunk, and what
-// each stage computes in one flush, as kind (F, B, or the halves I and W), chunk and microbatch.
-// Null if the pipeline's flushes have no fixed size.
+// each stage computes in one flush, as kind (F, B, or I for a dgrad and W for a wgrad), chunk and
+// microbatch. Null if the pipeline's flushes have no fixed size.
 Json schedule_json(const TrainOptions& options, int world_size);
 
 // The idle time of all stages per time that they compute, for such a backward and messages that

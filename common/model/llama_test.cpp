@@ -173,7 +173,7 @@ TEST(Llama, SmolLm2HasItsKnownNumbersOfParametersAndNames) {
   EXPECT_EQ(head[0].name, "norm.weight");
 }
 
-// A zero-bubble pipeline: all products' weight halves later, all bits the same.
+// A zero-bubble pipeline: all products' wgrads later, all bits the same.
 TEST(Llama, TheTwoHalvesOfBackwardAreTheWhole) {
   const ModelOptions options = tiny_llama(/*tied=*/false, 2);
   const Model whole = build_layers(options, 1), halved = build_layers(options, 1);

@@ -45,7 +45,7 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& weight, Orientation o
                           bias);
 }
 
-// The parameters of a product whose weight half is deferred, and where to; or nowhere, if it is to be
+// The parameters of a product whose wgrad is deferred, and where to; or nowhere, if it is to be
 // added at once. Autograd does not see them: its hooks would fire for a gradient that is not there
 // yet, or for the sum of two.
 struct Deferred : torch::CustomClassHolder {

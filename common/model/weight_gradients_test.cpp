@@ -35,7 +35,7 @@ at::Tensor input(int i) {
   return at::randn({3, 6}).set_requires_grad(true);
 }
 
-// Two passes, their weight halves at the very end: the same bits as two ordinary backwards.
+// Two passes, their wgrads at the very end: the same bits as two ordinary backwards.
 TEST(WeightGradientQueue, TheTwoHalvesAreTheWhole) {
   const TwoLinears whole, halved;
   WeightGradientQueue queues[2];

@@ -175,11 +175,11 @@ std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, C
   return {};
 }
 
-std::vector<std::string> faults_in_stages(const std::vector<Stage>& stages) {
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    Lines faults = stages[i].faults();
+std::vector<std::string> faults_in_levels(const std::vector<Level>& levels) {
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    Lines faults = levels[i].faults();
     for (std::string& line : faults)
-      line = concat("stage ", i + 1, " of ", stages.size(), ", ", stages[i].name, ": ", line);
+      line = concat("level ", i + 1, " of ", levels.size(), ", ", levels[i].name, ": ", line);
     if (!faults.empty()) return faults;
   }
   return {};

@@ -118,13 +118,14 @@ class Examination {
 // whose group has found anything, on every rank. Collective over `comm`, the group of all.
 std::vector<std::string> faults_of_groups(const std::vector<std::string>& own, Communicator& comm);
 
-// A part of an exercise that a lesson has come to: some of the checks, under a name.
-struct Stage {
+// What a lesson has come to, of a long exercise: some of the checks, under a name. (A stage is one of
+// step 8's pipeline, and a part of an exercise is one of its files.)
+struct Level {
   std::string name;
   std::function<std::vector<std::string>()> faults;  // collective
 };
 
-// Judges stage after stage, until one has faults. These begin with "stage 2 of 5, overlap: ".
-std::vector<std::string> faults_in_stages(const std::vector<Stage>& stages);
+// Judges level after level, until one has faults. These begin with "level 2 of 5, overlap: ".
+std::vector<std::string> faults_in_levels(const std::vector<Level>& levels);
 
 }  // namespace ladder

@@ -95,6 +95,21 @@ TEST_F(ExaminationTest, WhatAGroupHasFoundIsSaidOnEveryRank) {
   EXPECT_THAT(faults_of_groups({}, comm_), ::testing::IsEmpty());
 }
 
+TEST_F(ExaminationTest, TheFirstLevelWithFaultsIsTheLast) {
+  int num_judged = 0;
+  const auto level = [&](const std::string& name, const std::vector<std::string>& faults) {
+    return Level{name, [&num_judged, faults] {
+                   ++num_judged;
+                   return faults;
+                 }};
+  };
+  EXPECT_THAT(faults_in_levels(
+                  {level("sums", {}), level("order", {"one", "two"}), level("memory", {"three"})}),
+              ElementsAre("level 2 of 3, order: one", "level 2 of 3, order: two"));
+  EXPECT_EQ(num_judged, 2);
+  EXPECT_THAT(faults_in_levels({level("sums", {})}), IsEmpty());
+}
+
 TEST_F(ExaminationTest, SaysWhatToLookForIfOnlyRoundingDiffers) {
   const at::Tensor thirds = at::full({2}, 1.0F / 3);
   const at::Tensor sums = at::full({100}, 16.0, at::kBFloat16);

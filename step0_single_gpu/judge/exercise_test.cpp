@@ -1,7 +1,7 @@
 // Of every exercise that is judged: the solution passes, on 1, 2, 3 and 4 ranks, as do answers that
 // are right in another way, and each planted wrong answer is rejected, for its own reason and with
 // the same words on all ranks, on as many ranks as it takes to show the mistake. Where an exercise
-// has stages, each of them is the first to reject some answer.
+// has levels, each of them is the first to reject some answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,17 +24,17 @@ TEST(Exercise, TheSolutionPasses) {
 
 constexpr const char* kRight = "right";  // the reason of an answer that must pass
 
-// The stages of an exercise that were the first to reject an answer.
-class Stages {
+// The levels of an exercise that were the first to reject an answer.
+class Levels {
  public:
   void note(const std::vector<std::string>& faults) {
-    int stage = 0, of = 0;
-    if (!faults.empty() && std::sscanf(faults[0].c_str(), "stage %d of %d,", &stage, &of) == 2) {
-      have_rejected_.insert(stage);
-      num_stages_ = of;
+    int level = 0, of = 0;
+    if (!faults.empty() && std::sscanf(faults[0].c_str(), "level %d of %d,", &level, &of) == 2) {
+      have_rejected_.insert(level);
+      num_levels_ = of;
     }
   }
-  // On the number of ranks that most answers need, every stage has an answer to reject.
+  // On the number of ranks that most answers need, every level has an answer to reject.
   void expect_all(int num_ranks) const {
     const auto num_answers = [](int ranks) {
       return std::count_if(
@@ -43,20 +43,20 @@ class Stages {
     };
     for (int other = 1; other <= 4; ++other)
       if (num_answers(other) > num_answers(num_ranks)) return;
-    for (int stage = 1; stage <= num_stages_; ++stage)
-      EXPECT_TRUE(have_rejected_.contains(stage)) << "stage " << stage << " rejects no answer";
+    for (int level = 1; level <= num_levels_; ++level)
+      EXPECT_TRUE(have_rejected_.contains(level)) << "level " << level << " rejects no answer";
   }
 
  private:
   std::set<int> have_rejected_;
-  int num_stages_ = 0;
+  int num_levels_ = 0;
 };
 
 TEST(Exercise, PlantedAnswersAreRejected) {
   Communicator& comm = test_world().comm();
   EXPECT_GE(planted_answers().size(), 5u);
   int number = 0;
-  Stages stages;
+  Levels levels;
   for (const PlantedAnswer& planted : planted_answers()) {
     ++number;
     if (planted.num_ranks != comm.size()) continue;
@@ -65,7 +65,7 @@ TEST(Exercise, PlantedAnswersAreRejected) {
     play_answer(number);
     const std::vector<std::string> faults = judge_linked(comm);
     play_answer(0);
-    stages.note(faults);
+    levels.note(faults);
     if (comm.rank() == 0) {  // what a learner would read
       std::printf("%s\n", planted.name.c_str());
       for (const std::string& fault : faults) std::printf("  - %s\n", fault.c_str());
@@ -78,7 +78,7 @@ TEST(Exercise, PlantedAnswersAreRejected) {
     const auto num_faults = static_cast<double>(faults.size());
     EXPECT_EQ(all_reduce_sum(num_faults, comm), comm.size() * num_faults) << planted.name;
   }
-  stages.expect_all(comm.size());
+  levels.expect_all(comm.size());
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ std::vector<std::string> other_faults(Communicator& comm) {
 }  // namespace step4
 
 std::vector<std::string> judge_linked(Communicator& comm) {
-  return faults_in_stages(
+  return faults_in_levels(
       {{"flat messages", [&] { return step4::faults_of_trainings(comm); }},
        {"overlap", [&] { return step4::faults_of_overlap(comm); }},
        {"one order", [&] { return step4::faults_of_order(comm); }},

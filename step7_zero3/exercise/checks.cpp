@@ -375,7 +375,7 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
 
 std::vector<std::string> judge_linked(Communicator& comm) {
   install_memory_ledger();
-  return faults_in_stages(
+  return faults_in_levels(
       {{"the memory of units", [&] { return step7::faults_of_units(comm); }},
        {"no prefetch, untied", [&] { return step7::faults_of_turns(comm, {0}); }},
        {"prefetch",

@@ -42,7 +42,7 @@ class ActivationWatch {
     };
   }
 
-  // Keeps it until its chunk's backward is over, or the input half of that.
+  // Keeps it until its chunk's backward is over, or its dgrad.
   void keep(const std::string& what, const Pass& place, const at::Tensor& tensor) {
     kept_.push_back(
         {what, find(place, /*is_forward=*/false), tensor.storage().getWeakStorageImpl()});
@@ -57,7 +57,7 @@ class ActivationWatch {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
 
-  // The forward of this place, or the first half of its backward.
+  // The forward of this place, or its backward or dgrad.
   std::size_t find(const Pass& place, bool is_forward) const {
     const auto found =
         std::find_if(computations_.begin(), computations_.end(), [&](const Action& action) {

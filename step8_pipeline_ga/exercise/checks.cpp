@@ -211,7 +211,7 @@ std::vector<std::string> faults_of_runner(Communicator& comm) {
   return checks.faults();
 }
 
-std::vector<std::string> faults_of_weight_halves(Communicator& comm) {
+std::vector<std::string> faults_of_wgrads(Communicator& comm) {
   RunnerChecks checks(comm);
   RunnerChecks::Run zero_bubble = {.schedule = Schedule::kZeroBubble,
                                    .num_microbatches = comm.size() + 2};
@@ -249,10 +249,10 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
 }  // namespace step8
 
 std::vector<std::string> judge_linked(Communicator& comm) {
-  return faults_in_stages({{"a plan that ends", [&] { return step8::faults_of_plan(comm, false); }},
+  return faults_in_levels({{"a plan that ends", [&] { return step8::faults_of_plan(comm, false); }},
                            {"1F1B", [&] { return step8::faults_of_plan(comm, true); }},
                            {"the runner's backward", [&] { return step8::faults_of_runner(comm); }},
-                           {"weight halves", [&] { return step8::faults_of_weight_halves(comm); }},
+                           {"wgrads", [&] { return step8::faults_of_wgrads(comm); }},
                            {"trainings", [&] { return step8::faults_of_trainings(comm); }}});
 }
 

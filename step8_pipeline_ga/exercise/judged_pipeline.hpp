@@ -4,8 +4,8 @@
 //   chunk c   [embedding, if c = 0]  →  y = tanh(sin(x) W_c + b_c), z = y · gain
 //             →  [head and loss, if c is last]
 //
-// The weight half of a linear layer needs the layer's input; thanks to the sine, that is not the
-// chunk's input x, which only an input half needs.
+// The wgrad of a linear layer needs the layer's input; thanks to the sine, that is not the
+// chunk's input x, which only a dgrad needs.
 //
 // A stage that has several chunks has one gain for all of them; a single stage has one table for
 // embedding and head. So what several chunks, or layers, read gets the sum of their gradients.
@@ -65,7 +65,7 @@ class JudgedPipeline {
   int num_chunks() const { return static_cast<int>(chunks_.size()); }
   int num_stages() const { return num_stages_; }
 
-  // Weights and biases of linear layers: what separate weight halves compute.
+  // Weights and biases of linear layers: what separate wgrads compute.
   static bool is_of_linear_layer(const std::string& name) {
     return name.ends_with(".weight") || name.ends_with(".bias");
   }

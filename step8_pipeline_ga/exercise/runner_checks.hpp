@@ -219,10 +219,10 @@ class RunnerChecks : public Examination {
     expect_calls("in all", calls_.count,
                  script.num_weight_gradients(script.messages().size(), gradients));
     for (const auto& [name, count] : calls_.by_name)
-      expect_calls("with '" + name + "'", count, script.num_weight_halves_of(name));
+      expect_calls("with '" + name + "'", count, script.num_wgrads_of(name));
   }
 
-  // "As soon as a separate weight half has added to its gradient": no other one is waiting.
+  // "As soon as a separate wgrad has added to its gradient": no other one is waiting.
   void expect_only_one_has_grown(const at::Tensor& parameter,
                                  const std::vector<NamedTensor>& leaves) {
     for (const auto& [name, tensor] : leaves) {

@@ -117,7 +117,7 @@ class StageScript {
   const std::vector<Action>& computations() const { return computations_; }
   const std::vector<PlannedMessage>& messages() const { return messages_; }
 
-  // How many gradients of separate weight halves have been computed when this message starts; the
+  // How many gradients of separate wgrads have been computed when this message starts; the
   // index messages().size(): in all.
   std::int64_t num_weight_gradients(std::size_t message,
                                     const JudgedPipeline::Gradients& gradients) const {
@@ -133,7 +133,7 @@ class StageScript {
   }
 
   // How many of them are this leaf's.
-  std::int64_t num_weight_halves_of(const std::string& name) const {
+  std::int64_t num_wgrads_of(const std::string& name) const {
     if (!JudgedPipeline::is_of_linear_layer(name)) return 0;
     return std::count_if(computations_.begin(), computations_.end(), [](const Action& action) {
       return action.kind == ActionKind::kWeightBackward;
@@ -147,9 +147,9 @@ class StageScript {
     for (const Action& action : computations_) {
       if (action.kind == ActionKind::kForward) continue;
       for (const auto& [name, gradient] : gradients.of_leaves.at(place_of(action))) {
-        const bool is_weight_half = action.kind == ActionKind::kWeightBackward;
+        const bool is_wgrad = action.kind == ActionKind::kWeightBackward;
         const bool is_whole = action.kind == ActionKind::kBackward;
-        if (!is_whole && is_weight_half != JudgedPipeline::is_of_linear_layer(name)) continue;
+        if (!is_whole && is_wgrad != JudgedPipeline::is_of_linear_layer(name)) continue;
         at::Tensor& sum = sums[name];
         sum = sum.defined() ? sum + gradient : gradient;
       }

@@ -66,8 +66,8 @@ class PipelineRunner::Execution {
   bool is_last(const Action& action) const { return action.chunk + 1 == plan_.num_chunks(); }
   // Whether the backward of this forward is cut in two.
   bool is_cut(const Action& forward) const {
-    const Action half = {ActionKind::kWeightBackward, forward.chunk, forward.microbatch};
-    return std::find(own_actions().begin(), own_actions().end(), half) != own_actions().end();
+    const Action wgrad = {ActionKind::kWeightBackward, forward.chunk, forward.microbatch};
+    return std::find(own_actions().begin(), own_actions().end(), wgrad) != own_actions().end();
   }
   static Place place_of(const Action& action) { return {action.chunk, action.microbatch}; }
   // What an earlier action has left for this one.
@@ -129,7 +129,7 @@ class PipelineRunner::Execution {
     }
   }
 
-  // Both halves, or only the input's if the plan has the other one elsewhere. `received`: the
+  // All of it, or only the dgrad if the plan has the wgrad elsewhere. `received`: the
   // gradient of the chunk's output; undefined if this is the last chunk, whose output is the loss.
   void backward(const Action& action, const at::Tensor& received) {
     Live& live = live_.at(place_of(action));

@@ -4,9 +4,9 @@
 // has sent; a backward starts at the loss (the last chunk) or at the gradient that the next stage
 // has sent. Between the two, autograd keeps what the forward saved: the activations of a live
 // microbatch. What has been sent keeps no memory: of a chunk's output, only the place in the graph
-// stays where backward will begin. A backward, or the input half of one, frees that graph, the
-// chunk's input and the gradient that the next stage has sent. What a weight half needs is in its
-// queue (weight_gradients.hpp) and nowhere else.
+// stays where backward will begin. A backward, or its dgrad, frees that graph, the chunk's input
+// and the gradient that the next stage has sent. What a wgrad needs is in its queue
+// (weight_gradients.hpp) and nowhere else.
 //
 // A loss scale multiplies the gradient of the loss, once and in fp32: 65,536 is infinite in fp16.
 // What the next stage has sent is scaled already.
@@ -50,8 +50,8 @@ using Planner = std::function<PipelinePlan(std::int64_t num_microbatches)>;
 // Called with what the last chunk returns for a microbatch.
 using OutputVisitor = std::function<void(const at::Tensor& output, std::int64_t microbatch)>;
 
-// Called with a parameter of the stage, itself and not a copy, as soon as a separate weight half
-// has added to its gradient: no hook fires for it. May be empty; weight halves run all the same.
+// Called with a parameter of the stage, itself and not a copy, as soon as a separate wgrad has
+// added to its gradient: no hook fires for it. May be empty; wgrads run all the same.
 using OnWeightGradient = std::function<void(const at::Tensor& parameter)>;
 
 class PipelineRunner {

@@ -79,10 +79,10 @@ PipelinePlan partly_cut(PipelinePlan plan) {
   for (std::vector<Action>& actions : plan.stages) {
     for (std::size_t i = 0; i < actions.size(); ++i) {
       if (actions[i].kind != ActionKind::kBackward || actions[i].microbatch % 2 > 0) continue;
-      Action weight_half = actions[i];
-      weight_half.kind = ActionKind::kWeightBackward;
+      Action wgrad = actions[i];
+      wgrad.kind = ActionKind::kWeightBackward;
       actions[i].kind = ActionKind::kInputBackward;
-      actions.insert(actions.begin() + static_cast<std::ptrdiff_t>(i) + 1, weight_half);
+      actions.insert(actions.begin() + static_cast<std::ptrdiff_t>(i) + 1, wgrad);
     }
   }
   return plan;

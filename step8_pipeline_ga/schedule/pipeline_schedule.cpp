@@ -68,13 +68,12 @@ Actions take_turns(const Actions& forwards, const Actions& backwards, std::int64
   return order;
 }
 
-// Zero bubble: cuts each backward in two, and lets stage r compute the weight half r microbatches
-// later than the input half. So it remembers r microbatches more than the p − r of 1F1B: p on
-// every stage, which is the most that 1F1B has on any. Weight halves fill the gaps between the
-// last input halves; and stage r, which is done with those before the stages in front of it, has r
-// weight halves left.
+// Zero bubble: cuts each backward in two, and lets stage r compute the wgrad r microbatches later
+// than the dgrad. So it remembers r microbatches more than the p − r of 1F1B: p on every stage,
+// which is the most that 1F1B has on any. Wgrads fill the gaps between the last dgrads; and stage r,
+// which is done with those before the stages in front of it, has r wgrads left.
 Actions split_backwards(const Actions& order, int stage) {
-  Actions split, weight_halves;
+  Actions split, wgrads;
   std::size_t num_listed = 0;
   for (const Action& action : order) {
     if (action.kind != ActionKind::kBackward) {
@@ -82,11 +81,10 @@ Actions split_backwards(const Actions& order, int stage) {
       continue;
     }
     split.push_back({ActionKind::kInputBackward, action.chunk, action.microbatch});
-    weight_halves.push_back({ActionKind::kWeightBackward, action.chunk, action.microbatch});
-    if (std::ssize(weight_halves) > stage) split.push_back(weight_halves[num_listed++]);
+    wgrads.push_back({ActionKind::kWeightBackward, action.chunk, action.microbatch});
+    if (std::ssize(wgrads) > stage) split.push_back(wgrads[num_listed++]);
   }
-  split.insert(split.end(), weight_halves.begin() + static_cast<std::ptrdiff_t>(num_listed),
-               weight_halves.end());
+  split.insert(split.end(), wgrads.begin() + static_cast<std::ptrdiff_t>(num_listed), wgrads.end());
   return split;
 }
 
@@ -98,7 +96,7 @@ std::optional<Action> message(ActionKind kind, const Action& computation, int nu
   return message;
 }
 
-// What a computation waits for, and what it makes ready to send. A weight half has neither.
+// What a computation waits for, and what it makes ready to send. A wgrad has neither.
 std::optional<Action> receive_before(const Action& computation, int num_chunks) {
   if (computation.kind == ActionKind::kWeightBackward) return {};
   const bool is_forward = computation.kind == ActionKind::kForward;

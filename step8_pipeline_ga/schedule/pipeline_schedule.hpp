@@ -13,8 +13,8 @@
 //   interleaved   1F1B with v chunks per stage: the bubble is divided by v (the same, section 2.2).
 //                 A round of p microbatches goes through a stage's first chunk, then through its
 //                 second, and so on. If p does not divide m, the first rounds are longer
-//   zero bubble   ZB-H1: a backward is cut in two, and the half that no other stage waits for fills
-//                 the gaps (Qi et al., arXiv 2401.10241, section 2.1)
+//   zero bubble   ZB-H1: a backward is cut into dgrad and wgrad, and wgrads, which no other stage
+//                 waits for, fill the gaps (Qi et al., arXiv 2401.10241, section 2.1)
 //
 // A plan is a value, the same on every rank. It says everything that a stage does, messages
 // included, and in which order, so that the code that executes it knows no schedule by name.
@@ -31,9 +31,9 @@ namespace ladder {
 
 enum class ActionKind {
   kForward,
-  kBackward,        // both halves
-  kInputBackward,   // the gradient of the chunk's input, which the stage before waits for
-  kWeightBackward,  // the gradients of its linear layers' weights and biases; nobody waits for them
+  kBackward,        // dgrad and wgrad in one
+  kInputBackward,   // dgrad: the gradient of the chunk's input, which the stage before waits for
+  kWeightBackward,  // wgrad: the gradients of its linear layers' weights and biases, for nobody else
   kSendActivation,  // the chunk's output, to the stage of the next chunk
   kRecvActivation,  // the chunk's input, from the stage of the chunk before
   kSendGradient,    // the gradient of the chunk's input, to the stage of the chunk before

@@ -65,15 +65,15 @@ std::string fault_in_completeness(const PipelinePlan& plan, const Places& places
     for (std::int64_t microbatch = 0; microbatch < plan.num_microbatches; ++microbatch) {
       const Action forward = {ActionKind::kForward, chunk, microbatch};
       const Action backward = {ActionKind::kBackward, chunk, microbatch};
-      const Action input_half = {ActionKind::kInputBackward, chunk, microbatch};
-      const Action weight_half = {ActionKind::kWeightBackward, chunk, microbatch};
+      const Action dgrad = {ActionKind::kInputBackward, chunk, microbatch};
+      const Action wgrad = {ActionKind::kWeightBackward, chunk, microbatch};
       if (!places.contains(forward)) return on_stage(plan, forward) + " is missing";
       if (!has_backward) continue;
-      const bool is_cut = places.contains(input_half) || places.contains(weight_half);
+      const bool is_cut = places.contains(dgrad) || places.contains(wgrad);
       if (places.contains(backward) == is_cut) {
         return concat(on_stage(plan, backward), is_cut ? " is there whole and cut" : " is missing");
       }
-      for (const Action& half : {input_half, weight_half}) {
+      for (const Action& half : {dgrad, wgrad}) {
         if (is_cut && !places.contains(half)) return on_stage(plan, half) + " is missing";
       }
     }

@@ -3,12 +3,11 @@
 // A plan is right if
 //   - every stage computes its own chunks only, and nothing twice;
 //   - every microbatch goes forward through every chunk, and either through no backward at all (an
-//     evaluation) or through each chunk's backward, whole or in two halves;
+//     evaluation) or through each chunk's backward, whole or as dgrad and wgrad;
 //   - every action comes after those that it needs: a send after what it sends, a computation
-//     after it has received its input, an input half after its forward, a weight half after its
-//     input half;
-//   - a chunk goes backward in the order of its microbatches, weight halves included. They add to
-//     the same gradients, and floating-point sums depend on the order;
+//     after it has received its input, a dgrad after its forward, a wgrad after its dgrad;
+//   - a chunk goes backward in the order of its microbatches, wgrads included. They add to the
+//     same gradients, and floating-point sums depend on the order;
 //   - every send meets its receive, and no stages wait for one another in a cycle. This is proved
 //     for the strictest transport: there is one channel between two stages, for both directions,
 //     without tags; every send and every receive blocks until its partner does the other. What

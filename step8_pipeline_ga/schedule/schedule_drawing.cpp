@@ -23,8 +23,8 @@ struct Look {
 const Look& look_of(ActionKind kind) {
   static constexpr Look kLooks[] = {{'F', '-', "forward"},
                                     {'B', '=', "backward"},
-                                    {'I', '=', "input half of a backward"},
-                                    {'W', '~', "weight half of a backward"}};
+                                    {'I', '=', "gradient of the input (dgrad)"},
+                                    {'W', '~', "gradient of the weights (wgrad)"}};
   return kLooks[static_cast<int>(kind)];
 }
 

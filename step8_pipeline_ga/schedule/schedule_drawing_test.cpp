@@ -53,11 +53,13 @@ TEST(ScheduleDrawing, DrawsAScheduleAsText) {
 }
 
 TEST(ScheduleDrawing, DrawsHalvesAsText) {
-  EXPECT_THAT(draw_text(simulated(Schedule::kZeroBubble, 3, 3), "slots"),
-              StartsWith("stage 0 |F0F1F2....I0W0I1W1I2W2|\n"
-                         "stage 1 |..F0F1..I0F2I1W0I2W1W2|\n"
-                         "stage 2 |....F0I0F1I1F2I2W0W1W2|\n"
-                         "F forward, I input half of a backward, W weight half of a backward, "));
+  EXPECT_THAT(
+      draw_text(simulated(Schedule::kZeroBubble, 3, 3), "slots"),
+      StartsWith(
+          "stage 0 |F0F1F2....I0W0I1W1I2W2|\n"
+          "stage 1 |..F0F1..I0F2I1W0I2W1W2|\n"
+          "stage 2 |....F0I0F1I1F2I2W0W1W2|\n"
+          "F forward, I gradient of the input (dgrad), W gradient of the weights (wgrad), "));
 }
 
 // Two digits take three columns, a chunk one more; every computation shows all of it.

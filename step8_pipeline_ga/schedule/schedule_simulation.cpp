@@ -47,7 +47,7 @@ class Arrivals {
 
  private:
   // What is computed `num_chunks` further along the microbatch's way. Later chunks do not care
-  // whether a gradient comes from a whole backward or from an input half.
+  // whether a gradient comes from a whole backward or from a dgrad.
   static Action result(const Action& computation, int num_chunks) {
     const auto [kind, chunk, microbatch] = computation;
     if (kind == ActionKind::kForward) return {kind, chunk + num_chunks, microbatch};
@@ -140,7 +140,7 @@ double formula_s(Schedule schedule, int num_stages, std::int64_t num_microbatche
     check(
         num_microbatches >= num_stages && weight_s <= std::min(forward_s, input_s),
         "formula_s: the zero-bubble schedule has a simple formula only for as many microbatches as "
-        "stages or more, and for a weight half that is the shortest part; use simulate()");
+        "stages or more, and for a wgrad that is the shortest part; use simulate()");
     bubble_s = (num_stages - 1) * (forward_s + input_s - weight_s);
   }
   // Too few microbatches to keep the stages busy until the first one is back for the next chunk.

@@ -13,8 +13,8 @@ namespace ladder {
 // v chunks computes each of them in 1/v of its time.
 struct PipelineCosts {
   double forward_s = 1;
-  double backward_s = 2;        // both halves in one
-  double input_backward_s = 1;  // the halves by themselves
+  double backward_s = 2;        // dgrad and wgrad in one
+  double input_backward_s = 1;  // the two by themselves
   double weight_backward_s = 1;
   double link_s = 0;  // a message's way, from the end of a computation to where it is needed
 };
@@ -33,7 +33,7 @@ struct TimelineSummary {
   double bubble_per_ideal = 0;  // idle / computing, as in the papers: 1 means half of the total
   double bubble_per_total = 0;  // idle / (idle + computing)
   // For each stage, how many forwards it has to remember at most, each until the whole backward or
-  // the weight half ends: a linear layer's weight half needs the layer's input. Chunks count one by
+  // the wgrad ends: a linear layer's wgrad needs the layer's input. Chunks count one by
   // one. 0 if there are no backwards at all.
   std::vector<std::int64_t> live;
 };
@@ -47,7 +47,7 @@ double ideal_s(Schedule schedule, std::int64_t num_microbatches, int chunks_per_
                const PipelineCosts& costs);
 
 // Time with the bubble. Throws CheckError for the zero-bubble schedule with fewer microbatches than
-// stages, or with a weight half that takes longer than a forward or than an input half: there is no
+// stages, or with a wgrad that takes longer than a forward or than a dgrad: there is no
 // simple formula then.
 double formula_s(Schedule schedule, int num_stages, std::int64_t num_microbatches,
                  int chunks_per_stage, const PipelineCosts& costs);

@@ -57,15 +57,15 @@ TEST(ScheduleSimulation, AgreesWithTheFormulas) {
 }
 
 // m (t_f + t_b) + (p − 1)(t_f + t_I − t_W), and where this is no longer so.
-TEST(ScheduleSimulation, ZeroBubbleHidesTheWeightHalves) {
+TEST(ScheduleSimulation, ZeroBubbleHidesTheWgrads) {
   const PipelineCosts costs = {
       .forward_s = 2, .backward_s = 0, .input_backward_s = 3, .weight_backward_s = 1};
   EXPECT_EQ(formula_s(Schedule::kZeroBubble, 5, 9, 1, costs), 9 * 6 + 4 * (2 + 3 - 1));
   EXPECT_EQ(simulated_summary(Schedule::kZeroBubble, 5, 9, 1, costs).total_s, 70);
   EXPECT_THROW(formula_s(Schedule::kZeroBubble, 5, 4, 1, costs), CheckError);
-  const PipelineCosts long_weight_half = {.forward_s = 1, .weight_backward_s = 2};
-  EXPECT_THROW(formula_s(Schedule::kZeroBubble, 2, 2, 1, long_weight_half), CheckError);
-  EXPECT_EQ(simulated_summary(Schedule::kZeroBubble, 2, 2, 1, long_weight_half).total_s,
+  const PipelineCosts long_wgrad = {.forward_s = 1, .weight_backward_s = 2};
+  EXPECT_THROW(formula_s(Schedule::kZeroBubble, 2, 2, 1, long_wgrad), CheckError);
+  EXPECT_EQ(simulated_summary(Schedule::kZeroBubble, 2, 2, 1, long_wgrad).total_s,
             9);  // not 8
 }
 

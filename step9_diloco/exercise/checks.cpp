@@ -262,7 +262,7 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
 
 std::vector<std::string> judge_linked(Communicator& comm) {
   install_memory_ledger();
-  return faults_in_stages({{"the averager", [&] { return step9::faults_of_averager(comm); }},
+  return faults_in_levels({{"the averager", [&] { return step9::faults_of_averager(comm); }},
                            {"rounds with alpha 0", [&] { return step9::faults_of_rounds(comm); }},
                            {"alpha, failed rounds, checkpoints", [&] {
                               const std::vector<std::string> faults = step9::faults_of_diloco(comm);

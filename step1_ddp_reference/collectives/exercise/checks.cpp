@@ -524,7 +524,7 @@ std::vector<std::string> all_faults(Communicator& comm) {
 std::vector<std::string> judge_linked(Communicator& comm) {
   using collectives::Checks;
   install_memory_ledger();
-  return faults_in_stages(
+  return faults_in_levels(
       {{"the right sum", [&] { return collectives::faults_of_sums(comm, Checks::Looks::kAtSums); }},
        {"no deadlock without buffers",
         [&] { return collectives::faults_of_sums(comm, Checks::Looks::kAtSumsWithoutBuffers); }},
