@@ -7,6 +7,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/trace.hpp"
 #include "step1_ddp_reference/communicator_backend.hpp"
 #include "step1_ddp_reference/reference_reducer.hpp"
 
@@ -68,6 +69,7 @@ void ReferenceDdp::arm(std::int64_t num_microbatches) {
 }
 
 void ReferenceDdp::wait() {
+  const Span span("wait");
   check(num_microbatches_ > 0, where(), "wait() without arm()");
   const std::int64_t num_announced = std::exchange(num_microbatches_, 0);
   check(num_seen_ == num_announced, where(), "arm() announced ", num_announced,

@@ -26,12 +26,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
 #include "common/optim/flat_model.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
-#include "step4_bucketed_ddp/gradient_hooks.hpp"
 
 namespace ladder {
 
@@ -44,35 +44,14 @@ class GradientBucketer {
   // Later steps may use another reduction than an all-reduce; step 5 does.
   GradientBucketer(FlatGradients& grads, const std::vector<GradientBucket>& plan,
                    Communicator& comm, StartReduction start_reduction = start_all_reduce);
+  ~GradientBucketer();
 
   void arm(std::int64_t num_microbatches);
   void wait();
 
  private:
-  void on_gradient(std::size_t tensor);  // a backward has added to this tensor's gradient
-  void start_ready_buckets();
-  void poll();
-
-  struct Bucket {
-    at::Tensor gradients;  // [numel], a view of the flat gradient
-    std::vector<std::size_t> tensors;
-    std::size_t num_waiting = 0;  // tensors whose gradient is not complete yet
-    WorkPtr reduction;            // null until it has started
-  };
-  struct Pending {  // for one tensor
-    std::size_t bucket = 0;
-    std::int64_t num_passes = 0;  // backward passes that have yet to add to it
-  };
-
-  FlatGradients& grads_;
-  Communicator& comm_;
-  StartReduction start_reduction_;
-  std::vector<Bucket> buckets_;        // in the plan's order
-  std::vector<Pending> pending_;       // by tensor of the layout; a frozen one is in no bucket
-  std::int64_t num_microbatches_ = 0;  // 0: not armed
-  std::size_t num_started_ = 0;        // since arm()
-  std::size_t num_finished_ = 0;       // of these, as far as poll() has seen
-  GradientHooks hooks_;
+  struct State;  // what it knows, and what it does with it: gradient_bucketer.cpp
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ladder

@@ -33,13 +33,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
 #include "common/core/unit.hpp"
-#include "step4_bucketed_ddp/gradient_hooks.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
 namespace ladder {
@@ -49,42 +47,17 @@ class GradientSharder {
   // `leaves`: the model's own tensors, in the layout's order. Their .grad is undefined between
   // passes.
   GradientSharder(const ShardPlan& plan, std::vector<NamedTensor> leaves, Communicator& comm);
+  ~GradientSharder();
 
   void arm(std::int64_t num_microbatches);
   void wait();
 
-  const at::Tensor& grad_shard() const { return grad_shard_; }  // [plan.numel]
-  void zero_grad() { grad_shard_.zero_(); }
+  const at::Tensor& grad_shard() const;  // [plan.numel]
+  void zero_grad() { grad_shard().zero_(); }
 
  private:
-  struct Unit {
-    GradientBucket range;
-    at::Tensor shard;  // this rank's slice, a view of grad_shard_
-    std::vector<std::pair<std::int64_t, std::int64_t>> gaps;  // (start, numel) of no tensor
-    std::size_t num_waiting = 0;  // tensors without a gradient in this pass
-    at::Tensor full;              // [range.numel] from the first gradient until the unit is sent
-  };
-  struct Leaf {
-    std::size_t unit = 0;
-    std::int64_t start = 0;     // in its unit
-    bool has_gradient = false;  // in this pass
-  };
-  void on_gradient(std::size_t tensor);
-  void start_complete_units();
-  void finish_unit_on_its_way();
-  std::int64_t num_units() const { return static_cast<std::int64_t>(units_.size()); }
-  std::string describe_missing() const;
-
-  std::vector<NamedTensor> leaves_;
-  Communicator& comm_;
-  at::Tensor grad_shard_;
-  std::vector<Unit> units_;  // in the order in which they are sent
-  std::vector<Leaf> tensors_;
-  std::int64_t num_microbatches_ = 0;  // 0: not armed
-  std::int64_t num_started_ = 0;       // units sent so far, over all passes
-  at::Tensor on_its_way_;              // the full gradient that is being reduced
-  WorkPtr reduction_;
-  GradientHooks hooks_;
+  struct State;  // what it knows, and what it does with it: gradient_sharder.cpp
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ladder

@@ -30,14 +30,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
 #include "common/model/model.hpp"
 #include "step5_zero1/shard_plan.hpp"
-#include "step7_zero3/sharded_units.hpp"
 
 namespace ladder {
 
@@ -48,26 +46,17 @@ class ShardedModel {
   // prefetch below 0.
   ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm,
                at::Device device = at::kCPU);
+  ~ShardedModel();
 
   at::Tensor forward(const at::Tensor& tokens);  // [B, T] int64 -> logits [B, T, V]
 
-  const ShardPlan& plan() const { return plan_; }
-  const at::Tensor& param_shard() const { return units_.param_shard(); }  // [plan().numel]
-  const std::vector<NamedTensor>& leaves() const { return units_.leaves(); }
+  const ShardPlan& plan() const;
+  const at::Tensor& param_shard() const;  // [plan().numel]
+  const std::vector<NamedTensor>& leaves() const;
 
  private:
-  // Layers and their units have the same index, from 0 to last_.
-  void begin_forward(std::size_t layer);   // unshards its unit, starts gathering the next ones
-  void end_forward(std::size_t layer);     // reshards its unit, unless it is kept
-  void begin_backward(std::size_t layer);  // called when the gradient has arrived at its output
-  void on_gradient_of_output(const at::Tensor& output, std::size_t layer);
-  bool is_kept(std::size_t layer) const;  // whether its unit stays whole until it is needed again
-
-  ShardPlan plan_;
-  ShardedUnits units_;
-  Model model_;  // a layer's tensors have memory only while its unit is whole
-  std::size_t last_;
-  std::size_t prefetch_;
+  struct State;  // what it knows, and what it does with it: sharded_model.cpp
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ladder

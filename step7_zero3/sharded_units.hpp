@@ -15,13 +15,11 @@
 // Memory:     a parameter per element of the plan's slices, and per element of each unit that is whole.
 #pragma once
 
-#include <c10/core/Storage.h>
-
-#include <cstdint>
+#include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
-#include "common/core/trace.hpp"
 #include "common/core/unit.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
@@ -31,9 +29,7 @@ class ShardedUnits {
  public:
   // Allocates the shard; add() then brings the units.
   ShardedUnits(const ShardPlan& plan, Communicator& comm);
-  ~ShardedUnits() = default;
-  ShardedUnits(const ShardedUnits&) = delete;
-  ShardedUnits& operator=(const ShardedUnits&) = delete;
+  ~ShardedUnits();
 
   // Takes over the tensors of the next unit: keeps this rank's slice of their values, makes each a
   // view of the unit's storage, and reshards the unit. Throws CheckError naming a tensor of
@@ -45,24 +41,12 @@ class ShardedUnits {
   void reshard(std::size_t unit);  // frees its memory; no effect if it has none
   void reshard_all();
 
-  std::size_t num_units() const { return units_.size(); }
-  const at::Tensor& param_shard() const { return param_shard_; }      // [plan.numel]
-  const std::vector<NamedTensor>& leaves() const { return leaves_; }  // in the layout's order
+  const at::Tensor& param_shard() const;           // [plan.numel]
+  const std::vector<NamedTensor>& leaves() const;  // in the layout's order
 
  private:
-  struct ShardedUnit {
-    at::Tensor full;  // [numel], on the storage whose memory comes and goes
-    WorkPtr gather;   // while it is in flight
-    bool has_memory = false;
-  };
-
-  ShardPlan plan_;
-  Communicator& comm_;
-  at::Tensor param_shard_;
-  std::vector<at::Tensor> slices_;  // of param_shard_, by unit
-  std::vector<ShardedUnit> units_;
-  std::vector<NamedTensor> leaves_;
-  TraceLog* log_ = TraceLog::current();  // on a GPU, backward runs on a thread of autograd
+  struct State;  // what it knows, and what it does with it: sharded_units.cpp
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ladder

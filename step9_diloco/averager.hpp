@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 
 #include "common/comm/communicator.hpp"
@@ -30,19 +31,15 @@ class Averager {
 // sent per value. finish() waits by Work::wait(), without polling. The communicator outlives it.
 class GroupAverager : public Averager {
  public:
-  explicit GroupAverager(Communicator& comm) : comm_(comm) {}
+  explicit GroupAverager(Communicator& comm);
+  ~GroupAverager() override;
   void start(at::Tensor values) override;
-  void poll() override {
-    if (sum_ != nullptr) sum_->test();
-  }
+  void poll() override;
   std::optional<int> finish() override;
 
- protected:
-  Communicator& comm_;
-
  private:
-  at::Tensor values_;
-  WorkPtr sum_;
+  struct State;  // what it knows, and what it does with it: averager.cpp
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ladder

@@ -22,13 +22,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/optim/flat_model.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/fragments.hpp"
-#include "step9_diloco/outer_sgd.hpp"
 
 namespace ladder {
 
@@ -40,12 +40,13 @@ class Diloco {
   //         pseudogradient, counted as gradients.
   // Lifetime: both models and the averager outlive it.
   Diloco(FlatModel& model, FlatModel& global, const DilocoOptions& options, Averager& averager);
+  ~Diloco();
 
   // parameters := global, unless restore() has said that the worker has parameters of its own.
   // Local.
   void adopt_global();
   void start_average();
-  bool is_started() const { return pseudogradient_.defined(); }  // this round's average
+  bool is_started() const;  // this round's average
   // Starts the average, too, if that has not been done: a run may resume after it was due.
   // Returns false if the round has failed.
   bool finish_round();
@@ -62,25 +63,13 @@ class Diloco {
   // Continues from there. The caller has filled parameters, global parameters and velocity().
   void restore(const Round& round);
 
-  const at::Tensor& velocity() const { return velocity_; }  // [layout().numel], the outer momentum
-  const FlatLayout& layout() const { return global_.layout(); }
-  const std::vector<Fragment>& fragments() const { return fragments_; }
+  const at::Tensor& velocity() const;  // [layout().numel], the outer momentum
+  const FlatLayout& layout() const;
+  const std::vector<Fragment>& fragments() const;
 
  private:
-  const Fragment& fragment() const;  // of this round
-
-  FlatModel& model_;
-  FlatModel& global_;
-  DilocoOptions options_;
-  Averager& averager_;
-  std::vector<Fragment> fragments_;
-  OuterSgd outer_;
-  at::Tensor velocity_;
-  at::Tensor pseudogradient_;  // from the start of an average to the round's end
-  bool is_in_flight_ = false;
-  bool is_agreed_ = false;  // the last one in flight has not failed
-  std::int64_t outer_steps_ = 0;
-  bool is_restored_ = false;
+  struct State;  // what it knows, and what it does with it: diloco.cpp
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ladder

@@ -22,8 +22,11 @@ namespace ladder {
 // Lifetime: the communicator outlives it.
 class ExactAverager final : public GroupAverager {
  public:
-  using GroupAverager::GroupAverager;
+  explicit ExactAverager(Communicator& comm) : GroupAverager(comm), comm_(comm) {}
   void start(at::Tensor values) override;
+
+ private:
+  Communicator& comm_;
 };
 
 }  // namespace ladder

@@ -25,7 +25,7 @@ build/debug. All options of ./ladder train STEP --help may follow. A tiny model 
 Nothing runs until you say so. In gdb, type
 
   break ladder::step4::train       stop each rank where it begins to train; for another step, its number
-  break gradient_bucketer.cpp:60   or wherever it reaches this line
+  break gradient_bucketer.cpp:86   or wherever it reaches this line
   catch throw                      or where it throws an error
   run                              start. The first rank that gets there stops all of them
   info threads                     the ranks are the threads named "rank 0", "rank 1", …

@@ -62,7 +62,7 @@ class Exercise:
 
     def hints(self, number):
         """The lessons' hints of this number: titles and texts. An exercise of two parts has two."""
-        text = "\n".join(self.lesson_texts())
+        text = re.sub(r"^<!-- .* -->\n", "", "\n".join(self.lesson_texts()), flags=re.MULTILINE)
         return re.findall(
             rf"^<details><summary>(Hint {number}\b[^<]*)</summary>\n+(.*?)\n+</details>",
             text,

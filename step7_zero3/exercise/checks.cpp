@@ -21,6 +21,7 @@
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step7_zero3/cost_card.hpp"
 #include "step7_zero3/sharded_model.hpp"
+#include "step7_zero3/sharded_units.hpp"
 #include "step7_zero3/train.hpp"
 
 namespace ladder {

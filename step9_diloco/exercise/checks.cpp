@@ -132,12 +132,18 @@ class AveragerChecks : public Examination {
     const auto num_bytes = static_cast<std::int64_t>(values.nbytes());
     const std::size_t num_calls = recorded.calls().size();
     const std::int64_t bytes = recorded.traffic().bytes_sent();
+    averager.poll();  // nothing is in flight
     recorded.forget();
 
     averager.start(values);
     expect("the number of operations that start() has started", recorded.recording().num_started,
            1);
     expect("the number of operations that start() waits for, while training could go on,",
+           recorded.recording().num_waited_for, 0);
+    averager.poll();
+    if (recorded.recording().num_tests == 0)
+      fault("poll() calls no test() while the average is in flight, which MPI needs to move on");
+    expect("the number of operations that poll() waits for, while training could go on,",
            recorded.recording().num_waited_for, 0);
     if (recorded.recording().num_started > 0 && comm.last_data() != values.const_data_ptr())
       fault("start() sends a copy: that takes the memory of `values` a second time");
