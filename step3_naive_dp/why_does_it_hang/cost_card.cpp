@@ -9,6 +9,7 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
   const int trainer = options.get<HangOptions>().trainer;
   std::vector<Send> sends = step3::sends(options, steps, world_size, rank);
   SendPlan more(steps, {.size = world_size});
+  // What trainer 7 adds is sent between the steps, and not counted here.
   if (trainer == 1 || trainer == 6) more.sum_of_doubles(StepPhase::kEnd, 1);
   if (trainer == 5 && world_size > 1) {
     more.each_step({.phase = StepPhase::kUpdated,

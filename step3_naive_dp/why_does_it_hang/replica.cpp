@@ -1,5 +1,7 @@
 #include "step3_naive_dp/why_does_it_hang/replica.hpp"
 
+#include <ATen/core/grad_mode.h>
+
 #include <cstdio>
 
 #include "common/optim/norm.hpp"
@@ -35,6 +37,12 @@ double Replica::update() {
   if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
   grads.zero();
   return clip.norm;
+}
+
+double Replica::evaluate(const Microbatch& microbatch) {
+  const at::NoGradGuard no_grad;
+  ++num_evaluated;
+  return loss_of(model, kNextToken)(microbatch).item<double>();
 }
 
 void Replica::record(const StepSums& sums, double grad_norm, double num_targets) {

@@ -26,6 +26,8 @@ class Replica {
   double accumulate(const Microbatches& batch, double num_targets);
   // Clips, takes an optimizer step and zeroes the gradients. Returns the gradient's norm.
   double update();
+  // The summed loss of a microbatch, without gradients.
+  double evaluate(const Microbatch& microbatch);
   // Ends the step. `sums` are global.
   void record(const StepSums& sums, double grad_norm, double num_targets);
   // Shows a number, on the rank that calls it.
@@ -44,7 +46,9 @@ class Replica {
     std::string what;
     double value;
   };
-  std::vector<Shown> shown;  // by this rank: the judge reads it
+  // Both by this rank: the judge reads them.
+  std::vector<Shown> shown;
+  std::int64_t num_evaluated = 0;
 };
 
 }  // namespace ladder::hang

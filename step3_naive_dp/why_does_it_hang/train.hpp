@@ -1,4 +1,4 @@
-// The chapter of step 3 about ranks that wait for each other: six broken trainers.
+// The chapter of step 3 about ranks that wait for each other: seven broken trainers.
 #pragma once
 
 #include "common/train/options/option_table.hpp"
@@ -13,7 +13,7 @@ struct HangOptions {
   void declare(OptionTable& table) {
     table.heading("Broken trainers");
     table.number("--trainer", trainer, {1, int{hang::kTrainers.size()}},
-                 "which of the six trainers trains");
+                 "which of the seven trainers trains");
   }
 };
 

@@ -103,4 +103,22 @@ void trainer_6(Replica& replica, Communicator& comm) {
   }
 }
 
+void trainer_7(Replica& replica, Communicator& comm) {
+  broadcast_parameters(replica.flat, comm);
+  while (replica.next_step()) {
+    const Microbatches batch = replica.next_batch();
+    const double num_targets = all_reduce_sum(replica.count(batch), comm);
+    const double loss = replica.accumulate(batch, num_targets);
+    all_reduce_gradients(replica.grads, comm);
+    const double norm = replica.update();
+    replica.record(all_reduce_sum(StepSums{loss}, comm), norm, num_targets);
+    if (!replica.run.should_evaluate()) continue;
+    const Microbatches validation = replica.batches.validation();
+    double sum = 0;
+    for (std::int64_t i = comm.rank(); i < validation.size(); i += comm.size())
+      sum += all_reduce_sum(replica.evaluate(validation[i]), comm);
+    replica.run.record_validation(sum / replica.count(validation));
+  }
+}
+
 }  // namespace ladder::hang

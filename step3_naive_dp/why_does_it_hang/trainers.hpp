@@ -1,4 +1,4 @@
-// Six trainers, each of which is step 3's loop with one thing more. In the folder's own trainers.cpp
+// Seven trainers, each of which is step 3's loop with one thing more. In the folder's own trainers.cpp
 // each has one wrong line; a learner's file has them mended.
 //
 // Collective: every rank of the group calls the same trainer, with a replica of its own.
@@ -30,8 +30,12 @@ void trainer_5(Replica& replica, Communicator& comm);
 // As trainer 1, but the loss is summed in a group of its own.
 void trainer_6(Replica& replica, Communicator& comm);
 
+// After the steps that --eval-every divides, and after the last one, all ranks record the validation
+// loss, per target. Of the validation data, rank r of N evaluates microbatches r, r + N, r + 2N, ….
+void trainer_7(Replica& replica, Communicator& comm);
+
 using Train = void (*)(Replica& replica, Communicator& comm);
-inline constexpr std::array<Train, 6> kTrainers = {trainer_1, trainer_2, trainer_3,
-                                                   trainer_4, trainer_5, trainer_6};
+inline constexpr std::array<Train, 7> kTrainers = {trainer_1, trainer_2, trainer_3, trainer_4,
+                                                   trainer_5, trainer_6, trainer_7};
 
 }  // namespace ladder::hang

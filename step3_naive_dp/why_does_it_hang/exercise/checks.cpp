@@ -1,10 +1,10 @@
-// Judges the six trainers. The ranks are threads, so those of a trainer that is still broken end
+// Judges the seven trainers. The ranks are threads, so those of a trainer that is still broken end
 // without harm to the next one; --check-collectives finds what makes them wait.
 //
 // A mended trainer trains like step 3's loop, to the bit, and makes no more calls than its purpose
 // takes. That does not show what all ranks do wrong alike, what is mended by leaving it out, nor
 // what only people see. So each rank starts with parameters of its own, its calls and what it shows
-// are looked at, and trainer 5 meets a replica that drifts.
+// are looked at, trainer 5 meets a replica that drifts, and it is counted what trainer 7 evaluates.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/nextafter.h>
 
@@ -17,6 +17,7 @@
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
+#include "common/comm/traffic_theory.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/optim/norm.hpp"
@@ -29,6 +30,7 @@
 #include "common/train/report/console.hpp"
 #include "common/train/start.hpp"
 #include "common/train/theory.hpp"
+#include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -45,6 +47,7 @@ struct Conduct {
   TrainReport report;
   Traffic traffic;  // from the broadcast to the end of the last step, whatever follows its record()
   std::vector<Replica::Shown> shown;
+  std::int64_t num_evaluated = 0;
   int root = 0;        // of a broadcast
   int num_groups = 0;  // that it has split off; what follows is of the group of all ranks
   std::vector<std::int64_t> gradients;  // the numels of their sums, in the order of the calls
@@ -127,6 +130,7 @@ class Watch final : public ForwardingCommunicator {
 constexpr double kPatienceSeconds = 1;
 constexpr double kUnchecked = 0;  // of what does not hang
 constexpr int kMostRanks = 4;
+constexpr int kNumEvaluated = 4;  // microbatches, each time: they do not divide by 3
 
 // What a trainer is judged on.
 struct Task {
@@ -142,6 +146,8 @@ TrainOptions options_of(int trainer, const Task& task) {
   options.model = {.context = 16, .layers = 1, .heads = 2, .channels = 16};
   options.data.source = options.data.validation_source = task.data;
   options.data.microbatch_size = 1;
+  options.data.validation_samples = kNumEvaluated;
+  options.output.eval_every = 2;  // only trainer 7 does so
   options.optimizer.kind = OptimizerKind::kSgd;
   options.lr = {.schedule = LrSchedule::kConstant, .lr = task.lr};
   options.output.is_quiet = true;
@@ -153,7 +159,7 @@ Train train_of(int trainer) {
   return kTrainers.at(static_cast<std::size_t>(trainer - 1));
 }
 
-// Step 3's loop.
+// Step 3's loop. Each rank evaluates everything on its own, so that it makes no more calls.
 void train_plainly(Replica& replica, Communicator& comm) {
   broadcast_parameters(replica.flat, comm);
   while (replica.next_step()) {
@@ -163,6 +169,9 @@ void train_plainly(Replica& replica, Communicator& comm) {
     all_reduce_gradients(replica.grads, comm);
     const double norm = replica.update();
     replica.record(all_reduce_sum(StepSums{loss}, comm), norm, num_targets);
+    if (!replica.run.should_evaluate()) continue;
+    const Microbatches validation = replica.batches.validation();
+    replica.run.record_validation(evaluate(loss_of(replica.model, kNextToken), validation));
   }
 }
 
@@ -184,6 +193,7 @@ std::vector<Conduct> train_on(int num_ranks, const TrainOptions& options, Train 
       conduct.traffic -= before;
       conduct.report = replica.finish();
       conduct.shown = replica.shown;
+      conduct.num_evaluated = replica.num_evaluated;
       return 0;
     });
   });
@@ -215,7 +225,8 @@ struct Trial {
 };
 
 std::string wrong_training(const Trial& trial) {
-  const TrainReport &found = trial.found.report, &wanted = trial.wanted.report;
+  TrainReport found = trial.found.report, wanted = trial.wanted.report;
+  found.val_losses = wanted.val_losses = {};  // wrong_validation() looks at them
   if (found.losses.size() != wanted.losses.size())
     return concat("it takes ", found.losses.size(), " steps, not ", wanted.losses.size());
   if (trial.found.root != 0)
@@ -229,9 +240,14 @@ std::string wrong_training(const Trial& trial) {
 // One sum may serve several ends, such as that of the loss: fewer all-reduces than theory has are
 // right, if all that they are for is there.
 std::string wrong_calls(const Trial& trial) {
-  const Traffic traffic =
-      traffic_theory(trainer(), options_of(trial.trainer, trial.task), steps_of(trial.found.report),
-                     trial.task.num_ranks, trial.rank);
+  Traffic traffic = traffic_theory(trainer(), options_of(trial.trainer, trial.task),
+                                   steps_of(trial.found.report), trial.task.num_ranks, trial.rank);
+  if (trial.trainer ==
+      7) {  // one sum after each evaluation, of a double for each microbatch at most
+    Traffic sums =
+        all_reduce_traffic(kNumEvaluated, sizeof(double), trial.task.num_ranks, trial.rank);
+    traffic += sums *= std::ssize(trial.wanted.report.val_losses);
+  }
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     // Before the first step, parameters may be broadcast in parts.
@@ -311,6 +327,33 @@ std::string wrong_shows(const Trial& trial) {
   return "";
 }
 
+// Trainer 7: on every rank, and from no more microbatches than are its own.
+std::string wrong_validation(const Trial& trial) {
+  if (trial.trainer != 7) return "";
+  const auto &found = trial.found.report.val_losses, &wanted = trial.wanted.report.val_losses;
+  if (found.size() != wanted.size())
+    return concat("rank ", trial.rank, " records ", found.size(), " validation losses, not ",
+                  wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i].step != wanted[i].step)
+      return concat("rank ", trial.rank, " evaluates after step ", found[i].step, ", not after ",
+                    wanted[i].step);
+    if (!(std::abs(found[i].loss - wanted[i].loss) <= 1e-9 * wanted[i].loss))
+      return concat("after step ", found[i].step, " rank ", trial.rank,
+                    " records the validation loss ", found[i].loss, "; over all ", kNumEvaluated,
+                    " microbatches it is ", wanted[i].loss);
+  }
+  const std::int64_t share =
+      (kNumEvaluated - 1 - trial.rank + trial.task.num_ranks) / trial.task.num_ranks;
+  if (trial.found.num_evaluated > share * std::ssize(wanted))
+    return concat("rank ", trial.rank, " evaluates ", trial.found.num_evaluated,
+                  " microbatches; its share is ", share * std::ssize(wanted));
+  const auto num_sums = trial.wanted.scalars.size() + wanted.size();
+  if (trial.task.num_ranks > 1 && trial.found.scalars.size() < num_sums)
+    return concat("rank ", trial.rank, " does not sum the validation loss over the ranks");
+  return "";
+}
+
 // Trainer 5: what is compared are the parameters after the step.
 std::string wrong_messages(const Trial& trial) {
   const FlatLayout layout = layout_of(options_of(trial.trainer, trial.task));
@@ -358,8 +401,8 @@ std::string fault_of(int trainer, Task task) {
   } catch (const std::exception& error) {
     return error.what();
   }
-  for (const auto look :
-       {wrong_training, wrong_calls, wrong_groups, wrong_order, wrong_messages, wrong_shows}) {
+  for (const auto look : {wrong_training, wrong_calls, wrong_groups, wrong_order, wrong_messages,
+                          wrong_shows, wrong_validation}) {
     for (int rank = 0; rank < task.num_ranks; ++rank) {
       const auto r = static_cast<std::size_t>(rank);
       const std::string fault = look({trainer, task, rank, found[r], wanted[r]});
@@ -411,7 +454,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
     if (fault.empty()) fault = hang::fault_of_drawn(trainer, draw);
     if (fault.empty()) continue;
     if (trainer == 1) return {fault};
-    return {fault, concat("right before it: ", trainer - 1, " of six")};
+    return {fault, concat("right before it: ", trainer - 1, " of seven")};
   }
   return {};
 }
