@@ -23,13 +23,11 @@ namespace ladder {
 // rounded as its tensor is. Dividing a sum of summed losses gives other last bits.
 //
 // num_targets counts the whole step: this rank's microbatches and those of all other ranks.
-// Gradients: those of loss_scale times the loss (loss_scaler.hpp), added in microbatch order to
-//            what .grad holds (zero it first). The returned loss is not scaled.
+// Gradients: added in microbatch order to what .grad holds (zero it first).
 // Padding:   a step without any target has a loss of 0 and gradients of 0. Its microbatches run
 //            all the same: the hooks of later steps count them.
 // Memory:    the activations of one microbatch at a time.
 // Throws:    CheckError if num_targets is negative or not a number.
-double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets,
-                            double loss_scale = 1);
+double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets);
 
 }  // namespace ladder

@@ -15,15 +15,13 @@ SimulatedRanks::SimulatedRanks(std::int64_t num_ranks, FlatGradients& grads)
 }
 
 double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
-                                            const Microbatches& global_batch, double num_targets,
-                                            double loss_scale) {
-  if (num_ranks_ == 1)
-    return ladder::accumulate_gradients(loss_sum, global_batch, num_targets, loss_scale);
+                                            const Microbatches& global_batch, double num_targets) {
+  if (num_ranks_ == 1) return ladder::accumulate_gradients(loss_sum, global_batch, num_targets);
   double loss = 0;
   for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
     grads_.zero();
     loss += ladder::accumulate_gradients(loss_sum, rows_of_rank(global_batch, rank, num_ranks_),
-                                         num_targets, loss_scale);
+                                         num_targets);
     rank == 0 ? sum_over_ranks_.copy_(grads_.flat()) : sum_over_ranks_.add_(grads_.flat());
   }
   grads_.flat().copy_(sum_over_ranks_);

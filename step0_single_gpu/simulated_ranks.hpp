@@ -55,7 +55,7 @@ class SimulatedRanks {
   // Does what accumulate_gradients() on all ranks and the reduction after it would do: leaves the
   // reduced gradient in `grads`, returns the global loss. Expects zeroed gradients.
   double accumulate_gradients(const LossSum& loss_sum, const Microbatches& global_batch,
-                              double num_targets, double loss_scale = 1);
+                              double num_targets);
 
  private:
   std::int64_t num_ranks_;

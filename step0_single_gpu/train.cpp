@@ -26,12 +26,12 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   SimulatedRanks ranks(oracle.simulate_ranks, grads);  // 1, or N for the oracle
   BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
-  const LossSum loss_sum = loss_of(model, kNextToken);
+  const LossSum loss_sum = run.with_loss_scale(loss_of(model, kNextToken));  // 1, except in fp16
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();  // token ids for all microbatches of the step
     const double num_targets = kNextToken.count(batch);  // the one denominator, before any forward
-    const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets);
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);  // or skip it
     grads.zero();  // in place: the next step reuses these 4 bytes per parameter

@@ -29,7 +29,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);  // otherwise ranks could wait for each other forever
   ddp.broadcast_parameters();            // replicas start equal
-  const LossSum loss_sum = ddp.wrap(loss_of(model, kNextToken));
+  const LossSum loss_sum = run.with_loss_scale(ddp.wrap(loss_of(model, kNextToken)));
 
   while (run.next_step()) {
     const Microbatches global_batch = batches.next();  // every rank reads the rows of all ranks
@@ -37,7 +37,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
         share_of_rank(global_batch, options.data.deal, comm.rank(), comm.size());
     const double num_targets = kNextToken.count(global_batch);
     ddp.arm(batch.size());  // the last microbatch's backward will reduce
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     ddp.wait();  // all ranks now hold the same gradients, and from here on do the same with them
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);

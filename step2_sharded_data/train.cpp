@@ -25,14 +25,14 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
   ddp.broadcast_parameters();
-  const LossSum loss_sum = ddp.wrap(loss_of(model, kNextToken));
+  const LossSum loss_sum = run.with_loss_scale(ddp.wrap(loss_of(model, kNextToken)));
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();  // only this rank's rows
     // No rank sees all targets any more, so their number must be summed over the ranks.
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     ddp.arm(batch.size());
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     ddp.wait();
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);

@@ -24,12 +24,12 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
-  const LossSum loss_sum = loss_of(model, kNextToken);
+  const LossSum loss_sum = run.with_loss_scale(loss_of(model, kNextToken));
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     all_reduce_gradients(grads, comm);  // starts after backward, so nothing overlaps with it
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);

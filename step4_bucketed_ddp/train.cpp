@@ -27,13 +27,13 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
-  const LossSum loss_sum = loss_of(model, kNextToken);
+  const LossSum loss_sum = run.with_loss_scale(loss_of(model, kNextToken));
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     bucketer.arm(batch.size());  // each bucket is sent as soon as its last gradient is ready
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     bucketer.wait();  // for the buckets that are still in flight
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);

@@ -28,14 +28,14 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(sharded_state(model, optimizer, batches, comm));
   check_same_start(run, batches, comm);
-  const LossSum loss_sum = loss_of(model, kNextToken);
+  const LossSum loss_sum = run.with_loss_scale(loss_of(model, kNextToken));
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     sharder.arm(batch.size());
     // Units come and go.
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     sharder.wait();
     const Clipping clip(sharded_norm(own_grads, comm), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);  // no gather

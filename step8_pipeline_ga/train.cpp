@@ -45,9 +45,9 @@ TrainReport train(const TrainOptions& options, Communicator& comm,
     objective->prepare(batch, {.epoch = batches.position().epoch});
     const double denominator = all_reduce_sum(objective->count(batch), mesh.data_parallel);
     bucketer.arm(batch.size());
-    const double loss =
-        pipeline.accumulate_gradients(*objective, batch, denominator, flush_size(options, batch),
-                                      call_gradient_hook, run.loss_scale());
+    const double loss = pipeline.accumulate_gradients(
+        {objective->count, run.with_loss_scale(objective->loss_sum)}, batch, denominator,
+        flush_size(options, batch), call_gradient_hook);
     bucketer.wait();
     all_reduce_tied_gradient(plan, grads, tied.get());
     const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm,

@@ -17,7 +17,11 @@
 // them. So agreeing costs no message of its own.
 #pragma once
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <utility>
 
 namespace ladder {
 
@@ -43,6 +47,22 @@ class LossScaler {
       : window_(options.window), state_{.scale = options.initial} {}
 
   double scale() const { return is_on() ? state_.scale : 1; }
+
+  // Returns a loss with the same values, whose gradients are scale() times as large. The scale is
+  // read at each call. `loss` is a std::function that returns a new tensor in fp32.
+  // Lifetime: the scaler outlives the result.
+  template <class Loss>
+  Loss applied_to(Loss loss) const {
+    if (!is_on()) return loss;
+    return [this, loss = std::move(loss)](const auto&... inputs) {
+      const at::Tensor value = loss(inputs...);
+      const auto scaled = [times = scale()](const at::Tensor& gradient) {
+        return gradient * times;
+      };
+      if (value.requires_grad()) value.register_hook(scaled);  // not in an evaluation
+      return value;
+    };
+  }
 
   // To be called once per step, with the norm of the whole gradient after it has been divided by
   // the scale. Returns whether the optimizer may take the step. Without a scale it always may:

@@ -2,6 +2,7 @@
 #include "common/core/precision.hpp"
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/count_nonzero.h>
@@ -14,10 +15,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/optim/loss_scaler.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/optim/rounding.hpp"
@@ -218,6 +221,28 @@ TEST(Precision, GradientsAreUnscaledInFp32) {
       }
     }
   }
+}
+
+// A function of a leaf, as a model's loss is. The largest scale is infinite in fp16.
+TEST(LossScaler, MultipliesGradientsAndNoValue) {
+  const at::Tensor w = at::full({}, 3.0).set_requires_grad(true);
+  const std::function<at::Tensor(double)> loss = [&](double factor) { return w * factor; };
+  const auto gradient_of = [&](const std::function<at::Tensor(double)>& function) {
+    w.mutable_grad().reset();
+    const at::Tensor value = function(5);
+    EXPECT_EQ(value.item<double>(), 15);
+    (value / 2).backward();
+    return w.grad().item<double>();
+  };
+  LossScaler scaler({.initial = 0x1p30});
+  const auto scaled = scaler.applied_to(loss);
+  EXPECT_EQ(gradient_of(scaled), 2.5 * 0x1p30);
+  scaler.accepts(std::numeric_limits<double>::infinity());
+  EXPECT_EQ(gradient_of(scaled), 2.5 * 0x1p29);
+  const LossScaler none;
+  EXPECT_EQ(gradient_of(none.applied_to(loss)), 2.5);
+  const at::NoGradGuard evaluates;
+  EXPECT_EQ(scaled(5).item<double>(), 15);
 }
 
 // ---- Stochastic rounding

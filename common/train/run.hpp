@@ -15,6 +15,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
@@ -96,6 +97,12 @@ class Run {
   void continue_from(std::int64_t step);
   double learning_rate() const { return steps_.learning_rate; }  // skipped steps do not move it
   double loss_scale() const { return loss_scaler_.scale(); }     // of the next backward; or 1
+  // Returns a loss with the same values; in fp16, its gradients are loss_scale() times as large.
+  // Lifetime: the run outlives it.
+  template <class Loss>
+  Loss with_loss_scale(Loss loss) const {
+    return loss_scaler_.applied_to(std::move(loss));
+  }
   ExactSums& exact_sums() { return exact_sums_; }  // of --gradient-sum exact; else they are off
   // Decides, once per step, from the norm of the whole gradient, whether the optimizer takes it: not
   // if fp16's gradients have overflowed, anywhere. The loss scale changes with it (loss_scaler.hpp).

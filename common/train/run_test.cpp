@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -329,11 +330,16 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
   const auto take = [&](const TrainOptions& options) {
     Training training(options, comm_);
     ladder::Run& run = training.run;
-    std::vector<double> scales;
+    std::vector<double> scales;  // of gradients
+    const at::Tensor w = at::zeros({}).set_requires_grad(true);
+    const auto loss = run.with_loss_scale(std::function<at::Tensor()>([&] { return w * 1; }));
     while (run.next_step()) {
       const std::int64_t step = run.num_steps_taken() + 1;
       const double norm = step == 2 || step == 3 ? std::numeric_limits<double>::infinity() : 1;
-      scales.push_back(run.loss_scale());
+      w.mutable_grad().reset();
+      loss().backward();
+      scales.push_back(w.grad().item<double>());
+      EXPECT_EQ(run.loss_scale(), scales.back());
       if (run.decide_step({norm, 0})) training.optimizer.step(run.learning_rate());
       run.end_step({.loss = 1, .grad_norm = norm, .denominator = 1});
       if (run.should_save()) run.save(training.state());

@@ -24,12 +24,12 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   SimulatedRanks ranks(oracle.simulate_ranks, grads);
   BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
-  const LossSum loss_sum = captured(loss_of(model, kNextToken), grads);
+  const LossSum loss_sum = run.with_loss_scale(captured(loss_of(model, kNextToken), grads));
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = kNextToken.count(batch);
-    const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets);
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();

@@ -85,8 +85,7 @@ struct Step {
   std::vector<float> sums;                // of losses
   std::vector<std::int64_t> num_targets;  // 0: padding
   double num_targets_of_all;
-  double loss_scale;  // a power of two
-  float held;         // by .grad before it
+  float held;  // by .grad before it
 };
 
 // What the first microbatches of a step add up to: each has its backward, and no other microbatch is
@@ -100,7 +99,7 @@ Sums sums_of(const Step& step) {
   for (const float sum : step.sums) {
     const at::Tensor w = at::ones({}).set_requires_grad(true);
     const at::Tensor share = w * at::full({}, sum) / step.num_targets_of_all;
-    share.backward(at::full({}, step.loss_scale));
+    share.backward();
     sums.loss += share.item<double>();
     sums.gradient += w.grad().item<float>();
   }
@@ -118,7 +117,6 @@ Step any_step(std::int64_t num_microbatches, Draw& draw) {
     own_targets += static_cast<double>(step.num_targets.back());
   }
   step.num_targets_of_all = own_targets + static_cast<double>(draw.number(1, 1000));
-  step.loss_scale = std::ldexp(1, static_cast<int>(draw.number(-4, 12)));
   step.held = static_cast<float>(draw.number(-50, 50));
   return step;
 }
@@ -138,8 +136,8 @@ class Checks : public Examination {
       if (fault_of_first.empty()) continue;
       return fault(concat("the first ", count, " of ", step.sums.size(),
                           " microbatches, whose last ", "has a summed loss of ",
-                          digits(step.sums[count - 1]), ", with a loss scale of ", step.loss_scale,
-                          " and ", step.held, " in .grad before: ", fault_of_first));
+                          digits(step.sums[count - 1]), ", with ", step.held,
+                          " in .grad before: ", fault_of_first));
     }
   }
 
@@ -153,22 +151,20 @@ class Checks : public Examination {
   // The gradient is divided by the count itself: its reciprocal, means over microbatches, or a
   // count in 16 or 32 bits have other bits.
   void divides_once() {
-    for (const auto& [num_targets, loss_scale] :
-         {std::pair{49.0, 1.0}, {2049.0, 8.0}, {5e9 + 1, 1.0}}) {
-      examine("a division", [&, n = num_targets, times = loss_scale](Communicator&) {
+    for (const double n : {49.0, 2049.0, 5e9 + 1}) {
+      examine("a division", [&](Communicator&) {
         double found = 0, wanted = 0;
         int sum = 0;
         while (found == wanted && sum < 20) {
           const auto sum_of_7 = static_cast<float>(++sum);
           Scale scale({sum_of_7}, {7});
-          found = run(scale, n, times);
+          found = run(scale, n);
           wanted = (at::full({}, sum_of_7) / n).item<double>();
         }
         if (found != wanted) {
           const bool is_close = std::abs(found / wanted - 1) < 0.01;
           fault(concat("the loss of a summed loss of ", sum, " in a step of ", digits(n),
-                       " targets", times == 1 ? "" : concat(" with a loss scale of ", times),
-                       " is ", digits(found), ", not ", digits(wanted),
+                       " targets is ", digits(found), ", not ", digits(wanted),
                        is_close ? ": divide the tensor by the count, before its backward, and add "
                                   "up the quotients"
                                 : ""));
@@ -252,19 +248,6 @@ class Checks : public Examination {
     }
   }
 
-  // As fp16 needs it: larger gradients of the same loss, or smaller ones.
-  void loss_scale() {
-    Scale scale({30, 30}, {30, 10});
-    expect("the loss with a loss scale of 8", run(scale, 40, 8), 1.5);
-    expect("the gradient with a loss scale of 8", scale.gradient(), 12.0);
-    Scale small({30, 30}, {30, 10});
-    run(small, 40, 0.25);
-    expect("with a loss scale of 0.25: the gradient", small.gradient(), 0.375);
-    Scale large({30, 30}, {30, 10});
-    run(large, 40, 65536);
-    expect("the gradient with a loss scale of 65536", large.gradient(), 1.5 * 65536);
-  }
-
   // An overflow must reach whoever decides what to do about it: the loss scaler, and the report.
   void hides_no_overflow() {
     Scale scale({1, std::numeric_limits<float>::infinity()}, {1, 1});
@@ -278,7 +261,7 @@ class Checks : public Examination {
   std::string wrong_in(const Step& step) {
     Scale scale(step.sums, step.num_targets);
     scale.set_gradient(step.held);
-    const double loss = run(scale, step.num_targets_of_all, step.loss_scale);
+    const double loss = run(scale, step.num_targets_of_all);
     const Sums wanted = sums_of(step);
     const auto count = static_cast<int>(step.sums.size());
     if (loss != wanted.loss)
@@ -294,9 +277,8 @@ class Checks : public Examination {
     return "";
   }
 
-  double run(Scale& scale, double num_targets, double loss_scale = 1) {
-    const double loss =
-        accumulate_gradients(scale.loss_sum(), scale.batch(), num_targets, loss_scale);
+  double run(Scale& scale, double num_targets) {
+    const double loss = accumulate_gradients(scale.loss_sum(), scale.batch(), num_targets);
     if (!scale.has_its_gradient())
       fault("backward puts another tensor into .grad; the optimizer reads the one that was there");
     return loss;
@@ -315,7 +297,6 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   checks.examine("one microbatch at a time", &Checks::one_microbatch_at_a_time);
   checks.examine("what .grad held", &Checks::adds_to_the_gradient);
   checks.examine("a microbatch of padding", &Checks::padding_only);
-  checks.examine("a loss scale", &Checks::loss_scale);
   checks.examine("a loss that is infinite", &Checks::hides_no_overflow);
   checks.no_target_at_all();
   Draw draw(comm);

@@ -29,7 +29,8 @@ double Replica::count(const Microbatches& batch) const {
 }
 
 double Replica::accumulate(const Microbatches& batch, double num_targets) {
-  return accumulate_gradients(loss_of(model, kNextToken), batch, num_targets, run.loss_scale());
+  const LossSum loss_sum = run.with_loss_scale(loss_of(model, kNextToken));
+  return accumulate_gradients(loss_sum, batch, num_targets);
 }
 
 double Replica::update() {

@@ -204,8 +204,7 @@ std::vector<std::string> faults_of_runner(Communicator& comm) {
     checks.adds_the_right_gradients(
         {.schedule = Schedule::kInterleaved, .num_microbatches = 2 * p, .chunks_per_stage = 2});
   }
-  // As a loss scale, 65536 is infinite in fp16.
-  checks.adds_the_right_gradients({.num_microbatches = 4, .flush_size = 3, .loss_scale = 65536});
+  checks.adds_the_right_gradients({.num_microbatches = 4, .flush_size = 3, .is_in_fp16 = true});
   checks.refuses_wrong_arguments();
   checks.evaluates_without_a_trace();  // with a plan of part 1
   return checks.faults();

@@ -92,11 +92,10 @@ class JudgedPipeline {
     // What a backward of a chunk adds.
     std::map<Pass, std::map<std::string, at::Tensor>> of_leaves;
     std::map<Pass, at::Tensor> of_inputs;  // what it sends to the chunk before
-    double loss = 0;                       // not scaled
+    double loss = 0;
   };
-  // The gradients of loss_scale times this batch's loss, one microbatch and one chunk after the
-  // other.
-  Gradients gradients(const Microbatches& batch, double num_targets, double loss_scale = 1) const {
+  // The gradients of this batch's loss, one microbatch and one chunk after the other.
+  Gradients gradients(const Microbatches& batch, double num_targets) const {
     Gradients all;
     for (std::int64_t j = 0; j < batch.size(); ++j) {
       std::vector<at::Tensor> inputs, outputs;
@@ -109,7 +108,7 @@ class JudgedPipeline {
       }
       outputs.back() = kNextToken.loss_sum(outputs.back(), batch[j]) / num_targets;
       all.loss += outputs.back().item<double>();
-      at::Tensor gradient = at::full({}, loss_scale);
+      at::Tensor gradient = at::ones({});
       for (int c = num_chunks() - 1; c >= 0; --c) {
         const auto at = static_cast<std::size_t>(c);
         outputs[at].backward(gradient);

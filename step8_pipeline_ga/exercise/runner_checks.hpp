@@ -27,9 +27,9 @@ class RunnerChecks : public Examination {
     std::int64_t num_microbatches = 1;
     std::int64_t flush_size = 0;  // 0: all of them
     int chunks_per_stage = 1;
-    double loss_scale = 1;    // another one: in fp16
     bool is_heard = true;     // has an on_weight_gradient
     bool has_targets = true;  // or nothing but padding
+    bool is_in_fp16 = false;
   };
 
   // Microbatches of unequal shapes, in flushes; the last flush has what is left.
@@ -42,7 +42,7 @@ class RunnerChecks : public Examination {
       const Planner planner = planner_of(comm.size());
       const StageScript script(planner, comm.rank(), batch, run_.flush_size, type());
       const auto mean_over = static_cast<double>(std::max<std::int64_t>(batch.num_targets(), 1));
-      const auto gradients = model.gradients(batch, mean_over, run_.loss_scale);
+      const auto gradients = model.gradients(batch, mean_over);
       ActivationWatch watch(script.computations(), [&](const std::string& what) { fault(what); });
       watch.watch(model);
       const std::vector<NamedTensor> leaves = model.leaves_of(comm.rank());
@@ -160,7 +160,7 @@ class RunnerChecks : public Examination {
       return GreedyPlan::plan(run.schedule, num_stages, m, run.chunks_per_stage);
     };
   }
-  at::ScalarType type() const { return run_.loss_scale == 1 ? at::kFloat : at::kHalf; }
+  at::ScalarType type() const { return run_.is_in_fp16 ? at::kHalf : at::kFloat; }
   static Microbatches make_batch(std::int64_t num_microbatches, bool is_unequal,
                                  bool has_targets = true) {
     std::vector<Microbatch> list;
@@ -178,7 +178,7 @@ class RunnerChecks : public Examination {
     return with_runner(comm, model, planner, [&](PipelineRunner& runner) {
       return runner.accumulate_gradients(kNextToken, batch,
                                          static_cast<double>(batch.num_targets()), run_.flush_size,
-                                         on_weight_gradient, run_.loss_scale);
+                                         on_weight_gradient);
     });
   }
   // Returns what act() returns.
@@ -205,7 +205,7 @@ class RunnerChecks : public Examination {
   }
   std::string run_name() const {
     return concat(to_string(run_.schedule), " with ", run_.num_microbatches, " microbatches",
-                  run_.loss_scale == 1 ? "" : concat(" in fp16, the loss times ", run_.loss_scale),
+                  run_.is_in_fp16 ? " in fp16" : "",
                   run_.is_heard ? "" : ", without an on_weight_gradient",
                   run_.has_targets ? "" : " that are all padding");
   }
@@ -252,11 +252,9 @@ class RunnerChecks : public Examination {
     const double factor =
         found.defined() && found.sizes() == wanted.sizes() ? factor_between(found, wanted) : 0;
     if (factor == 0) return expect(what, found, wanted);
-    fault(concat(
-        what, " is ", factor, " times what it should be: ",
-        factor > 1
-            ? "is it added more than once?"
-            : "the loss is divided by the step's targets already, and only loss_scale scales"));
+    fault(concat(what, " is ", factor, " times what it should be: ",
+                 factor > 1 ? "is it added more than once?"
+                            : "the loss is divided by the step's targets already"));
   }
   // f, if found = f · wanted up to rounding, and f is not 1; otherwise 0.
   static double factor_between(const at::Tensor& found, const at::Tensor& wanted) {

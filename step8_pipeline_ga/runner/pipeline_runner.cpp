@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -34,7 +34,6 @@ class PipelineRunner::Execution {
   // starts from, [].
   std::function<at::Tensor(const at::Tensor& output, std::int64_t microbatch)> on_output;
   OnWeightGradient on_weight_gradient;
-  double loss_scale = 1;  // of fp16: a loss's own gradient, from which its backward starts
 
   void run() {
     for (const Action& action : own_actions()) {
@@ -133,7 +132,7 @@ class PipelineRunner::Execution {
   // gradient of the chunk's output; undefined if this is the last chunk, whose output is the loss.
   void backward(const Action& action, const at::Tensor& received) {
     Live& live = live_.at(place_of(action));
-    const at::Tensor root = at::full({}, loss_scale, runner_.activation_options_.dtype(at::kFloat));
+    const at::Tensor root = at::ones({}, runner_.activation_options_.dtype(at::kFloat));
     torch::autograd::Engine::get_default_engine().execute(
         {std::exchange(live.output, {})}, {is_last(action) ? root : received},
         /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/true);
@@ -198,8 +197,7 @@ const PipelinePlan& PipelineRunner::plan_of(std::int64_t num_microbatches, bool 
 
 double PipelineRunner::accumulate_gradients(const Objective& objective, const Microbatches& batch,
                                             double num_targets, std::int64_t num_microbatches,
-                                            const OnWeightGradient& on_weight_gradient,
-                                            double loss_scale) {
+                                            const OnWeightGradient& on_weight_gradient) {
   check(num_targets >= 0, "a step has ", num_targets, " target tokens, it must be 0 or more");
   const double mean_over = std::max(num_targets, 1.0);  // padding alone has a loss of 0
   at::Tensor loss;  // stays on the device until the end: reading it would wait for the device
@@ -207,7 +205,6 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
     const std::int64_t count = std::min(num_microbatches, batch.size() - first);
     Execution flush(*this, plan_of(count, /*is_training=*/true), &batch[first]);
     flush.on_weight_gradient = on_weight_gradient;
-    flush.loss_scale = loss_scale;
     flush.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
       const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / mean_over;
       const at::Tensor value = share.detach().to(at::kDouble);

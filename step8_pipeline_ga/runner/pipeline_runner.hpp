@@ -8,9 +8,6 @@
 // and the gradient that the next stage has sent. What a wgrad needs is in its queue
 // (weight_gradients.hpp) and nowhere else.
 //
-// A loss scale multiplies the gradient of the loss, once and in fp32: 65,536 is infinite in fp16.
-// What the next stage has sent is scaled already.
-//
 // Messages have no tags: the plan fixes the order between each pair of ranks, and they match in
 // that order. Sends do not block; a stage waits when it needs what has not arrived, and before it
 // starts a send while two earlier ones have not left. The plan is checked before it
@@ -62,14 +59,13 @@ class PipelineRunner {
                  Planner planner, const at::TensorOptions& activations = at::kFloat);
 
   // Runs the batch forward and backward, in flushes of num_microbatches (the last may have fewer),
-  // and returns this stage's part of the step's loss, that of all flushes, without the loss scale:
-  // (Σ summed losses) / num_targets on the last stage, 0 elsewhere. Gradients, of loss_scale times
-  // that loss, are added to what .grad holds. A step without any target has a loss of 0 and
-  // gradients of 0. Throws CheckError if num_targets is negative or not a number.
+  // and returns this stage's part of the step's loss, that of all flushes: (Σ summed losses) /
+  // num_targets on the last stage, 0 elsewhere. Its gradients are added to what .grad holds. A step
+  // without any target has a loss of 0 and gradients of 0. Throws CheckError if num_targets is
+  // negative or not a number.
   double accumulate_gradients(const Objective& objective, const Microbatches& batch,
                               double num_targets, std::int64_t num_microbatches,
-                              const OnWeightGradient& on_weight_gradient = {},
-                              double loss_scale = 1);
+                              const OnWeightGradient& on_weight_gradient = {});
 
   // Runs the batch forward, without gradients, and keeps nothing of it. On the last stage, calls
   // `visit` with each microbatch's output, in order.

@@ -45,7 +45,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = kNextToken.count(batch);  // this worker's: nobody else is asked
-    const double loss = accumulate_gradients(own.loss_sum, batch, num_targets, run.loss_scale());
+    const double loss = accumulate_gradients(run.with_loss_scale(own.loss_sum), batch, num_targets);
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.decide_step(clip)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();

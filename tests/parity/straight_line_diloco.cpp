@@ -84,7 +84,8 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
       const double own_targets = kNextToken.count(batch);
       const double scale = worker->scaler.scale();
       const std::int64_t taken = step - worker->scaler.state().skipped_steps;
-      const double loss = accumulate_gradients(worker->loss_sum, batch, own_targets, scale);
+      const LossSum own_loss_sum = worker->scaler.applied_to(worker->loss_sum);
+      const double loss = accumulate_gradients(own_loss_sum, batch, own_targets);
       const Clipping clip(gradient_norm(worker->grads), options.clip_norm, scale);
       if (worker->scaler.accepts(clip.norm))
         worker->inner.step(learning_rate(options.lr, taken, options.num_steps), clip.factor);
