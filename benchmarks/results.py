@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))  # where benchmarks find the launcher's modules
 from launcher.checkout import BUILD, write  # noqa: E402
 from launcher.console import SelfTest  # noqa: E402
-from launcher.plan_speed import quiet  # noqa: E402
+from launcher.plan_speed import cpu_name, quiet  # noqa: E402, F401
 from launcher.processes import HEEDED, hold_signals, is_asked_to_stop  # noqa: E402
 
 STOPPED = {128 + number for number in HEEDED}  # exit codes
@@ -120,28 +120,3 @@ def measured_s(report, round_length):
         statistics.mean(seconds[i : i + round_length]) for i in range(0, len(seconds), round_length)
     ]
     return quiet(rounds[1:] or rounds)
-
-
-def cpu_name():
-    """What goes with every figure: the processor, what it computes with, and how many of its cores
-    are ours."""
-    try:
-        lines = [
-            line.split(":", 1)
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if ":" in line
-        ]
-    except OSError:
-        lines = []
-    of_last = {"model name": "CPU unknown", "flags": ""} | {
-        name.strip(): text.strip() for name, text in lines
-    }
-    flags = of_last["flags"].split()
-    vectors = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
-    has_bf16 = "bf16" if {"avx512_bf16", "amx_bf16"} & set(flags) else "no bf16"
-    family = (
-        f"family {of_last['cpu family']}, model {of_last['model']}, "
-        if "cpu family" in of_last
-        else ""
-    )
-    return f"{of_last['model name']} ({family}{vectors}, {has_bf16}), {len(os.sched_getaffinity(0))} cores"

@@ -1,8 +1,11 @@
 #include "common/testing/judge_main.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iomanip>
 #include <iterator>
+#include <limits>
 #include <string_view>
 
 #include "common/comm/launcher_environment.hpp"
@@ -28,8 +31,15 @@ class Verdict {
     word_.assign(std::istreambuf_iterator<char>(stream), {});
     std::remove(file_.c_str());
   }
-  void give(bool is_right) const {
-    if (!file_.empty()) std::ofstream(file_) << word_ << (is_right ? " right" : " wrong");
+  void give(bool is_right, const std::vector<Target>& targets) const {
+    if (file_.empty()) return;
+    std::ofstream stream(file_);
+    stream << word_ << (is_right ? " right" : " wrong")
+           << std::setprecision(std::numeric_limits<double>::max_digits10);
+    for (const auto& [found, solution, naive, what, naive_is, hint] : targets) {
+      stream << '\n' << found << '\t' << solution << '\t' << naive;
+      for (const std::string& text : {what, naive_is, hint}) stream << '\t' << text;
+    }
   }
 
  private:
@@ -47,7 +57,18 @@ void show(const std::vector<std::string>& faults, int num_ranks) {
   std::fflush(stdout);
 }
 
-int judge() {
+// What the slowest or largest rank has made of them: the others wait for it.
+std::vector<Target> worst_of_ranks(std::vector<Target> targets, Communicator& comm) {
+  for (Target& target : targets) {
+    std::vector<double> found(static_cast<std::size_t>(comm.size()), 0);
+    found[static_cast<std::size_t>(comm.rank())] = target.found;
+    all_reduce_sum(found, comm);
+    target.found = *std::max_element(found.begin(), found.end());
+  }
+  return targets;
+}
+
+int judge(std::vector<Target>& targets) {
   ladder::set_compute_threads(1);
 #ifdef LADDER_WITH_MPI
   World world(Transport::kMpi);
@@ -60,6 +81,10 @@ int judge() {
     name_check_on_crash(who);
     start_time_limit(60, who + ": an endless loop, or a wait for another rank: the judge");
     const std::vector<std::string> faults = judge_linked(comm);
+    if (faults.empty() && measure_linked != nullptr) {
+      set_current_check("the target");
+      targets = worst_of_ranks(measure_linked(comm), comm);
+    }
     stop_time_limit();
     if (comm.rank() == 0) show(faults, comm.size());
     return faults.empty() ? kExitDone : kExitError;
@@ -71,7 +96,8 @@ int judge() {
 
 int main(int argc, char** argv) {
   const ladder::Verdict verdict(argc, argv);
-  const int code = ladder::judge();
-  verdict.give(code == ladder::kExitDone);
+  std::vector<ladder::Target> targets;
+  const int code = ladder::judge(targets);
+  verdict.give(code == ladder::kExitDone, targets);
   return code;
 }

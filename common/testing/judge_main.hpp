@@ -8,6 +8,7 @@
 // With --verdict FILE, the verdict is also in FILE when the program ends: the word that was there at
 // first, and "right" or "wrong". The file is gone while answers run, so only the judge can write it:
 // an answer that ends the program leaves none, whatever the exit code is and whatever it prints.
+// Below it is a line for each target: the numbers and texts of Target, with tabs between them.
 #pragma once
 
 #include <string>
@@ -21,5 +22,20 @@ namespace ladder {
 // line for each fault, the same on all ranks; nothing if it is right. The answer is the solution,
 // the learner's file, or one that is planted (planted_answer.hpp). Collective.
 std::vector<std::string> judge_linked(Communicator& comm);
+
+// How good an answer is that is right, measured without a clock; less is better. No verdict: an
+// answer that misses it is right all the same.
+struct Target {
+  double found = 0;     // on this rank
+  double solution = 0;  // by theory: the answer has taken the solution's place
+  double naive = 0;     // of the plain way
+  std::string what;     // goes on after each of these numbers: "% of the time in flight is exposed"
+  std::string naive_is;  // the plain way: "all buckets leave after backward"
+  std::string hint;      // where to look if the solution is better
+};
+
+// Defined by an exercise that has targets; otherwise null. Measures the answer that is linked, once
+// it is right. Collective; as many on every rank.
+[[gnu::weak]] std::vector<Target> measure_linked(Communicator& comm);
 
 }  // namespace ladder

@@ -1,5 +1,5 @@
 """./ladder exercise: a learner's own version of a step's core. The stub is copied once, then built
-and judged."""
+and judged, and timed if asked."""
 
 import dataclasses
 import hashlib
@@ -8,19 +8,22 @@ import os
 import re
 import secrets
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from compare_runs import differences
 
+from launcher.board import Target, keep_targets, keep_times, lines_of, read_target
 from launcher.build import need_built, need_release, prepare_release, setup_lock
 from launcher.checkout import EXERCISES, ROOT, Kind, chosen_kind, shown
 from launcher.console import Failure, Parser, count_from, fail, say, usage_error
 from launcher.course import exercise_names, read_course
-from launcher.launch import launch, mpirun
+from launcher.launch import launch, mpirun, train
 from launcher.logs import Log, log_path
 from launcher.processes import HEEDED, call, next_signal, output_of
 from launcher.rungs import read_rungs
@@ -154,10 +157,16 @@ def run(words):
         action="store_true",
         help="judges again whenever you save a file, until it passes",
     )
+    parser.add_argument(
+        "--time",
+        action="store_true",
+        help="judges nothing: trains with your answers that have passed and with the solutions, in turn, and says "
+        "how long a step takes. Stays on this machine, and is no verdict",
+    )
     wanted = parser.parse_args(words)
     if not wanted.step:
-        if wanted.hint or wanted.hard or wanted.watch:
-            parser.error("--hint, --hard and --watch need a STEP")
+        if wanted.hint or wanted.hard or wanted.watch or wanted.time:
+            parser.error("--hint, --hard, --watch and --time need a STEP")
         return show_ladder()
     name, kind = resolve_step(wanted.step, *exercise_names()), chosen_kind()
     if name not in exercise_names():
@@ -165,6 +174,8 @@ def run(words):
     exercise = Exercise(name)
     if wanted.hint:
         return show_hint(exercise, wanted.hint)
+    if wanted.time:
+        return time_answer(exercise, kind)
     if wanted.hard and any(mending_of(stub).exists() for stub in exercise.stubs()):
         usage_error(f"{exercise.name} has nothing that is harder: its source is what you mend")
     if wanted.hard and any(exercise.mine.glob("*.cpp")):
@@ -199,12 +210,13 @@ def judge_answer(exercise, kind) -> int:
         prepare_release(kind)
         show_cmake_the_answers(kind)
         need_built(kind.folder, f"{exercise.name}_judge")
-    code = 0
+    code, targets = 0, []
     for text in shared_statics(exercise, kind) if exercise.has_threads() else []:
         say(text)
         code = 1
     for ranks in exercise.ranks():
-        code = code or judge(kind.build / exercise.judge, ranks)
+        if not code:
+            code, targets = judge(kind.build / exercise.judge, ranks)
     if code == 130:
         return code
     if code:
@@ -214,6 +226,7 @@ def judge_answer(exercise, kind) -> int:
         return 1
     exercise.passed.write_text(exercise.fingerprint())
     say(f"passed: your {exercise.name} passes all checks")
+    keep_targets(exercise.name, targets)
     train = ""
     if exercise.trainer:
         prove(exercise, kind)
@@ -224,8 +237,13 @@ def judge_answer(exercise, kind) -> int:
     return show_ladder()
 
 
-def judge(program: Path, ranks: int) -> int:
-    """0 if the judge itself says that the answer is right, 130 after a signal, else 1.
+class Judged(NamedTuple):
+    code: int  # 0 if the judge itself says that the answer is right, 130 after a signal, else 1
+    targets: list[Target]
+
+
+def judge(program: Path, ranks: int) -> Judged:
+    """Judges on so many ranks.
 
     An answer may end the judge's program, with any code, or print what the judge prints. So the
     verdict begins with a word that only the judge knows: it takes it out of a file before the
@@ -236,13 +254,15 @@ def judge(program: Path, ranks: int) -> int:
         end = launch(ranks, [program, "--verdict", verdict])
         said = verdict.read_text() if verdict.exists() else ""
     if end.was_stopped:
-        return 130
-    if said not in (f"{word} right", f"{word} wrong"):
+        return Judged(130, [])
+    verdict, *targets = said.splitlines() or [""]
+    if verdict not in (f"{word} right", f"{word} wrong"):
         say(
             "the judge has not come to its verdict. If nothing above says why, your code has ended "
             "the program, by exit() for example"
         )
-    return int(end.code != 0 or said != f"{word} right")
+    code = int(end.code != 0 or verdict != f"{word} right")
+    return Judged(code, [] if code else list(map(read_target, targets)))
 
 
 # A line of objdump: a variable that can be written to, and that all threads share.
@@ -302,6 +322,8 @@ def show_ladder():
         }[state]
         is_next = "   ← next" if missing[:1] == [exercise] else ""
         print(colored(f"  {mark} {exercise.name:20} {text}", color) + is_next)
+        for line in lines_of(exercise.name) if state == "passed" else []:
+            print(f"{'':25}{line}")
     if missing:
         print(f"\nnext: {missing[0].lesson}, then ./ladder exercise {missing[0].name}")
     return 0
@@ -462,17 +484,43 @@ def prove(exercise, kind):
         )
     if lines:
         fail(f"it has passed, but {step} does not train as {wanted.name}: {lines[0]}")
-    names = [
-        name
-        for name in mine.own
-        if own_files([name]).keys() & trainer_sources(step) or name == exercise.name
-    ]
     reference = "with the solutions" if step == wanted.step else wanted.name
-    *first, last = names
-    names = f"{', '.join(first)} and {last}" if first else last
+    names = used_answers(mine, step, exercise.name)
     say(
         f"proven: {step}, trained with your {names}, ends on the same bits as {reference}: {end[:8]}…"
     )
+
+
+PAIRS, STEPS, LINK = 5, 20, "50:1"  # of --time; the link is that of the lessons' times
+
+
+def time_answer(exercise, kind) -> int:
+    """Trains with all answers that have passed and with the solutions, in turn."""
+    name = exercise.name
+    if not exercise.trainer:
+        usage_error(f"--time: no trainer uses {name}")
+    if exercise.state() != "passed":
+        usage_error(f"--time: {name} has not passed as it is; ./ladder exercise {name} judges it")
+    step, options, rung, _ = proof_of(exercise)
+    mine, ranks = with_own_answers(kind), rung.num_ranks(2)
+    for built in (mine, kind):
+        need_release(built, step)
+    words = [*rung.own_options(ranks, num_steps=STEPS), *options, "--steps", str(STEPS)]
+    words += ["--link", LINK] if ranks > 1 else []
+    say(f"{PAIRS} times, first with your answers, then without: {step} {' '.join(words)}")
+    pairs = []
+    for _ in range(PAIRS):
+        runs = [train(trainer_in(built.build, step), ranks, words) for built in (mine, kind)]
+        pairs.append(tuple(statistics.mean(run["step_seconds"][1:]) for run in runs))
+    keep_times(name, f"{step} with your {used_answers(mine, step, name)}", pairs)
+    return 0
+
+
+def used_answers(mine: Kind, step: str, name: str) -> str:
+    """Of the answers that have passed, this one and those that the trainer uses."""
+    sources = trainer_sources(step)
+    *first, last = (one for one in mine.own if own_files([one]).keys() & sources or one == name)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def show_cmake_the_answers(kind: Kind):

@@ -6,9 +6,11 @@ many. A trace has the time of each layer's forward and backward, of optimizer an
 all-reduce. Other programs can only make a step slower, so of equal ones the lower quartile counts.
 """
 
+import os
 import statistics
 import tempfile
 from collections import defaultdict
+from pathlib import Path
 
 from launcher.build import num_cores
 from launcher.plan_time import Speed
@@ -22,6 +24,31 @@ def quiet(values):
     """The lower quartile."""
     values = sorted(values)
     return values[(len(values) - 1) // 4]
+
+
+def cpu_name():
+    """What goes with every figure: the processor, what it computes with, and how many of its cores
+    are ours."""
+    try:
+        lines = [
+            line.split(":", 1)
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if ":" in line
+        ]
+    except OSError:
+        lines = []
+    of_last = {"model name": "CPU unknown", "flags": ""} | {
+        name.strip(): text.strip() for name, text in lines
+    }
+    flags = of_last["flags"].split()
+    vectors = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
+    has_bf16 = "bf16" if {"avx512_bf16", "amx_bf16"} & set(flags) else "no bf16"
+    family = (
+        f"family {of_last['cpu family']}, model {of_last['model']}, "
+        if "cpu family" in of_last
+        else ""
+    )
+    return f"{of_last['model name']} ({family}{vectors}, {has_bf16}), {len(os.sched_getaffinity(0))} cores"
 
 
 def quiet_us(spans):

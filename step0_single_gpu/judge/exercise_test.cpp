@@ -1,7 +1,8 @@
 // Of every exercise that is judged: the solution passes, on 1, 2, 3 and 4 ranks, as do answers that
 // are right in another way, and each planted wrong answer is rejected, for its own reason and with
 // the same words on all ranks, on as many ranks as it takes to show the mistake. Where an exercise
-// has levels, each of them is the first to reject some answer.
+// has levels, each of them is the first to reject some answer. Where it has targets, the solution
+// reaches them exactly, and an answer that is right, but worse, misses one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +23,24 @@ TEST(Exercise, TheSolutionPasses) {
   EXPECT_THAT(judge_linked(test_world().comm()), ::testing::IsEmpty());
 }
 
-constexpr const char* kRight = "right";  // the reason of an answer that must pass
+std::vector<Target> targets() {
+  return measure_linked != nullptr ? measure_linked(test_world().comm()) : std::vector<Target>();
+}
+
+TEST(Exercise, TheSolutionReachesItsTargets) {
+  for (const Target& target : targets()) {
+    EXPECT_EQ(target.found, target.solution) << target.what;
+    EXPECT_LT(target.solution, target.naive) << target.what;
+  }
+}
+
+// Reasons of answers that must pass. The second misses a target.
+constexpr const char* kRight = "right";
+constexpr const char* kRightButWorse = "right, but worse";
+
+bool misses(const Target& target) {
+  return target.found > target.solution;
+}
 
 // The levels of an exercise that were the first to reject an answer.
 class Levels {
@@ -64,14 +82,18 @@ TEST(Exercise, PlantedAnswersAreRejected) {
     start_time_limit(60, concat("rank ", comm.rank(), ": the answer '", planted.name, "'"));
     play_answer(number);
     const std::vector<std::string> faults = judge_linked(comm);
+    const std::vector<Target> reached = faults.empty() ? targets() : std::vector<Target>();
     play_answer(0);
     levels.note(faults);
     if (comm.rank() == 0) {  // what a learner would read
       std::printf("%s\n", planted.name.c_str());
       for (const std::string& fault : faults) std::printf("  - %s\n", fault.c_str());
     }
-    if (planted.reason == kRight) {
+    if (planted.reason == kRight || planted.reason == kRightButWorse) {
       EXPECT_THAT(faults, ::testing::IsEmpty()) << planted.name;
+      EXPECT_EQ(std::any_of(reached.begin(), reached.end(), misses),
+                planted.reason == kRightButWorse)
+          << planted.name;
       continue;
     }
     EXPECT_THAT(faults, ::testing::Contains(::testing::HasSubstr(planted.reason))) << planted.name;

@@ -140,6 +140,8 @@ class ArmAndWaitChecks : public Examination {
     std::string idle_hooks;  // hooks that have not advanced what is on its way
     // That the Setup's buckets() have left in another order than theirs, so far.
     std::function<std::string()> wrong_order;
+    // Before each gradient is added, in the order of backward, and at its end.
+    const std::vector<HookWatch::Moment>& moments;
   };
 
   // A backward on a slow network: what has left stays on its way until somebody waits for it. Calls
@@ -163,7 +165,8 @@ class ArmAndWaitChecks : public Examination {
       setup.backward(order);
       const Recording& seen = comm.recording();
       look(setup, Overlap{seen, hooks.moments().back().counts, hooks.describe_idle_hooks(),
-                          [&] { return wrong_order(sums, seen.started, setup.buckets()); }});
+                          [&] { return wrong_order(sums, seen.started, setup.buckets()); },
+                          hooks.moments()});
     });
   }
 

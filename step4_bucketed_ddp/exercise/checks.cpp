@@ -3,6 +3,8 @@
 #include <ATen/ops/full_like.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 #include "common/comm/self_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/judge_main.hpp"
@@ -14,6 +16,23 @@
 namespace ladder {
 namespace step4 {
 namespace {
+
+// The lesson's recurrence, e_b = max(r_b, e_{b-1}) + c_b, without a clock: backward takes a unit of
+// time for each element of a gradient, and so does the wire for each that is sent.
+class Wire {
+ public:
+  void send(double ready, std::int64_t numel) {
+    const auto takes = static_cast<double>(numel);
+    end_ = std::max(ready, end_) + takes;
+    in_flight_ += takes;
+  }
+  double exposed_percent(double backward_end) const {
+    return 100 * (end_ - backward_end) / in_flight_;
+  }
+
+ private:
+  double end_ = 0, in_flight_ = 0;
+};
 
 class Checks : public ArmAndWaitChecks<BucketedModel> {
  public:
@@ -47,6 +66,34 @@ class Checks : public ArmAndWaitChecks<BucketedModel> {
            BucketedModel::kNumBuckets);
     expect("the number of all-reduces that backward waits for, which hold it up,",
            it.seen.num_waited_for, 0);
+  }
+
+  Target exposed() {
+    Wire found, of_plan, late;
+    double now = 0;
+    overlaps("target", "all-reduces", kForward, [&](BucketedModel& model, const Overlap& it) {
+      std::vector<double> computed(model.flat.leaves().size());  // when, of each leaf
+      std::size_t num_sent = 0;
+      for (std::size_t i = 0; i < kForward.size(); ++i) {
+        const std::size_t leaf = kForward[kForward.size() - 1 - i];
+        computed[leaf] = now += static_cast<double>(model.flat.leaves()[leaf].tensor.numel());
+        const auto num_started = static_cast<std::size_t>(it.moments[i + 1].counts.num_started);
+        while (num_sent < num_started) found.send(now, it.seen.started[num_sent++].numel);
+      }
+      for (const GradientBucket& bucket : model.plan) {
+        double ready = 0;
+        for (const std::int64_t tensor : bucket.tensors)
+          ready = std::max(ready, computed[static_cast<std::size_t>(tensor)]);
+        of_plan.send(ready, bucket.numel);
+        late.send(now, bucket.numel);
+      }
+    });
+    return {.found = found.exposed_percent(now),
+            .solution = of_plan.exposed_percent(now),
+            .naive = late.exposed_percent(now),
+            .what = "% of the time in flight is exposed, in the judge's model of four buckets",
+            .naive_is = "all buckets leave after backward",
+            .hint = "does each bucket leave in the hook of its last gradient?"};
   }
 
   void keeps_bucketers_apart() {
@@ -164,6 +211,10 @@ std::vector<std::string> judge_linked(Communicator& comm) {
        {"one order", [&] { return step4::faults_of_order(comm); }},
        {"progress", [&] { return step4::faults_of_progress(comm); }},
        {"errors, a second bucketer, memory", [&] { return step4::other_faults(comm); }}});
+}
+
+std::vector<Target> measure_linked(Communicator& comm) {
+  return {step4::Checks(comm).exposed()};
 }
 
 }  // namespace ladder

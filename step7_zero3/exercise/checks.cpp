@@ -7,6 +7,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "common/testing/examination.hpp"
 #include "common/testing/judge_main.hpp"
 #include "common/testing/recording_communicator.hpp"
+#include "common/train/build_model.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step7_zero3/cost_card.hpp"
 #include "step7_zero3/sharded_model.hpp"
@@ -371,6 +373,26 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
   return judge.faults();
 }
 
+// Of a model that is deeper than those of the checks.
+Target peak_of_whole_units(Communicator& comm) {
+  constexpr int kPrefetch = 1;
+  TrainOptions options;
+  options.model.layers = 12;
+  ShardedModel model(model_builder(options), kPrefetch, comm);
+  const std::int64_t before = read_memory().live(MemoryCategory::kParameters);
+  reset_memory_peaks();
+  model.forward(at::zeros({1, 8}, at::kLong)).sum().backward();
+  const FlatLayout& layout = model.plan().layout;
+  const auto bytes = [](std::int64_t numel) { return static_cast<double>(4 * numel); };
+  return {
+      .found = static_cast<double>(read_memory().peak(MemoryCategory::kParameters) - before),
+      .solution = bytes(peak_whole_numel(layout, kPrefetch, options.model.tie_embeddings)),
+      .naive = bytes(layout.numel),
+      .what = " bytes of whole units at most, in a step with 12 blocks and --prefetch 1",
+      .naive_is = "all units stay whole",
+      .hint = "is a unit dropped as soon as its layer is done, and before the next is gathered?"};
+}
+
 }  // namespace
 }  // namespace step7
 
@@ -384,6 +406,11 @@ std::vector<std::string> judge_linked(Communicator& comm) {
           return step7::faults_of_turns(comm, {1, 2, 7});
         }},
        {"a tied embedding, and trainings", [&] { return step7::faults_of_trainings(comm); }}});
+}
+
+std::vector<Target> measure_linked(Communicator& comm) {
+  install_memory_ledger();
+  return {step7::peak_of_whole_units(comm)};
 }
 
 }  // namespace ladder

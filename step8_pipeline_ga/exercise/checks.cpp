@@ -11,6 +11,7 @@
 #include "common/train/report/console.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step8_pipeline_ga/exercise/runner_checks.hpp"
+#include "step8_pipeline_ga/exercise/strict_slots.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 #include "step8_pipeline_ga/train.hpp"
@@ -244,6 +245,20 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
   return judge.faults();
 }
 
+Target idle_slots() {
+  constexpr int kStages = 4, kMicrobatches = 8;
+  const double ideal = ideal_s(Schedule::k1f1b, kMicrobatches, 1, {});
+  const PipelinePlan plan = plan_pipeline(Schedule::k1f1b, kStages, kMicrobatches);
+  return {.found = strict_slots(plan) - ideal,
+          .solution = formula_s(Schedule::k1f1b, kStages, kMicrobatches, 1, {}) - ideal,
+          .naive = (kStages - 1) * ideal,
+          .what =
+              " idle slots per stage in 1F1B of 4 stages and 8 microbatches, if every send "
+              "waits for its receive",
+          .naive_is = "one microbatch at a time",
+          .hint = "does a stage wait for a message where it could compute first?"};
+}
+
 }  // namespace
 }  // namespace step8
 
@@ -253,6 +268,10 @@ std::vector<std::string> judge_linked(Communicator& comm) {
                            {"the runner's backward", [&] { return step8::faults_of_runner(comm); }},
                            {"wgrads", [&] { return step8::faults_of_wgrads(comm); }},
                            {"trainings", [&] { return step8::faults_of_trainings(comm); }}});
+}
+
+std::vector<Target> measure_linked(Communicator& /*comm*/) {
+  return {step8::idle_slots()};
 }
 
 }  // namespace ladder
