@@ -238,12 +238,15 @@ std::string wrong_training(const Trial& trial) {
 }
 
 // One sum may serve several ends, such as that of the loss: fewer all-reduces than theory has are
-// right, if all that they are for is there.
+// right, if all that they are for is there. Those of trainer 7 are not counted on 1 and 2 ranks, where
+// the broken trainer would be told so before it has shown what it does on 3.
 std::string wrong_calls(const Trial& trial) {
+  if (trial.found.num_on_their_way > 0)
+    return concat(trial.found.num_on_their_way, " operations are never waited for");
+  if (trial.trainer == 7 && trial.task.num_ranks < 3) return "";
   Traffic traffic = traffic_theory(trainer(), options_of(trial.trainer, trial.task),
                                    steps_of(trial.found.report), trial.task.num_ranks, trial.rank);
-  if (trial.trainer ==
-      7) {  // one sum after each evaluation, of a double for each microbatch at most
+  if (trial.trainer == 7) {  // after each evaluation one sum, of a double per microbatch at most
     Traffic sums =
         all_reduce_traffic(kNumEvaluated, sizeof(double), trial.task.num_ranks, trial.rank);
     traffic += sums *= std::ssize(trial.wanted.report.val_losses);
@@ -262,8 +265,6 @@ std::string wrong_calls(const Trial& trial) {
                   " that send ", found.bytes_sent, " bytes; what the trainer is for takes ",
                   theory.calls, " and ", theory.bytes_sent);
   }
-  if (trial.found.num_on_their_way > 0)
-    return concat(trial.found.num_on_their_way, " operations are never waited for");
   return "";
 }
 
