@@ -35,8 +35,7 @@ def read_target(line: str) -> Target:
 
 def keep_targets(name: str, targets: list[Target]) -> None:
     """Says them as well. The best counts, unless what the solution reaches has changed."""
-    board = read_kept(BOARD, {})
-    best = board.setdefault(name, {}).setdefault("targets", {})
+    board, best = read_kept(BOARD, {}), {}
     for target in targets:
         say(
             f"target: {number(target.found)}{target.what}. The solution: {number(target.solution)}; "
@@ -44,10 +43,12 @@ def keep_targets(name: str, targets: list[Target]) -> None:
         )
         if target.found > target.solution:
             say(f"your answer has passed, and could be better: {target.hint}")
-        before = best.get(target.what, {})
-        if before.get("solution") != target.solution or target.found < before["found"]:
-            best[target.what] = {"found": target.found, "solution": target.solution}
+        before = board.get(name, {}).get("targets", {}).get(target.what, {})
+        is_best = before.get("solution") != target.solution or target.found < before["found"]
+        now = {"found": target.found, "solution": target.solution}
+        best[target.what] = now if is_best else before
     if targets:
+        board.setdefault(name, {})["targets"] = best
         keep(BOARD, board)
 
 

@@ -512,6 +512,7 @@ def time_answer(exercise, kind) -> int:
     for _ in range(PAIRS):
         runs = [train(trainer_in(built.build, step), ranks, words) for built in (mine, kind)]
         pairs.append(tuple(statistics.mean(run["step_seconds"][1:]) for run in runs))
+        say(", ".join(f"{1e3 * seconds:.1f} ms a step" for seconds in pairs[-1]))
     keep_times(name, f"{step} with your {used_answers(mine, step, name)}", pairs)
     return 0
 
