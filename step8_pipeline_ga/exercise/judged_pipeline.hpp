@@ -14,7 +14,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
 #include <functional>
