@@ -105,9 +105,11 @@ TEST(Recompute, BlocksGiveTheSameBits) {
 // A layer that counts its calls, of which `num_with_graph` have a graph.
 struct Counting {
   int num_calls = 0, num_with_graph = 0;
+  bool needs_input_gradient = false;  // the last one
   at::Tensor weight = (at::manual_seed(1), at::randn({4, 4})).set_requires_grad(true);
   Layer layer = {{"counting", {{"weight", weight}}}, [this](const at::Tensor& x) {
                    ++num_calls;
+                   needs_input_gradient = x.requires_grad();
                    const at::Tensor y = x.matmul(weight).tanh();
                    num_with_graph += y.requires_grad();
                    return y;
@@ -126,16 +128,20 @@ TEST(Recompute, ComputesTwiceToTrainAndOnceOtherwise) {
   EXPECT_EQ(std::pair(counting.num_calls, counting.num_with_graph), std::pair(1, 0));
   loss.backward();
   EXPECT_EQ(std::pair(counting.num_calls, counting.num_with_graph), std::pair(2, 1));
+  EXPECT_TRUE(counting.needs_input_gradient);
   {
     const at::NoGradGuard no_grad;
     EXPECT_FALSE(forward(x).requires_grad());
   }
   EXPECT_EQ(counting.num_calls, 3);
+  forward(x.detach()).sum().backward();  // only the weight needs a gradient
+  EXPECT_EQ(counting.num_calls, 5);
+  EXPECT_FALSE(counting.needs_input_gradient);
   counting.weight.set_requires_grad(false);
   EXPECT_FALSE(forward(x.detach()).requires_grad());
-  EXPECT_EQ(counting.num_calls, 4);
-  forward(x).sum().backward();  // only the input needs a gradient
   EXPECT_EQ(counting.num_calls, 6);
+  forward(x).sum().backward();  // only the input needs a gradient
+  EXPECT_EQ(counting.num_calls, 8);
 }
 
 // Those before the addition get the gradient, and may change it; those after it find the sum.
