@@ -43,9 +43,20 @@ bool is_recomputed(const ModelOptions& options, std::int64_t layer) {
 // weight in another format.
 constexpr double kBytesOfMatrix = 8;
 
-// Of a block, per token: what it keeps if backward computes it again.
+// Of a block, per token.
 std::int64_t bytes_of_input(const ModelOptions& options) {
   return options.precision.param_bytes() * options.channels;
+}
+std::int64_t kept_bytes_of_block(const Family& family, AttentionPath path) {
+  switch (family.options().recompute) {
+    case Recompute::kNone:
+      return family.saved_bytes_of_block(path);
+    case Recompute::kCheap:
+      return family.saved_bytes_of_block(path) - family.bytes_of_cheap_outputs();
+    case Recompute::kBlocks:
+      return bytes_of_input(family.options());
+  }
+  throw CheckError("--recompute: no such way");
 }
 
 double embedding_numel(const ModelOptions& options) {
@@ -120,8 +131,11 @@ Model build_layers(const ModelOptions& options, std::uint64_t seed,
     Unit& unit = model.layers.back().unit;
     unit.name = layer == 0 ? "embedding" : layer < head ? concat("block", layer - 1) : "head";
     if (layer == 0) embedding = unit.tensors[0].tensor;
-    if (is_recomputed(options, layer))
+    if (is_recomputed(options, layer)) {
       model.layers.back().forward = recomputed(model.layers.back());
+    } else if (options.recompute == Recompute::kCheap && layer > 0 && layer < head) {
+      model.layers.back().forward = with_recipes(model.layers.back());
+    }
     if (on_unit) on_unit(unit);
   }
   return model;
@@ -143,11 +157,8 @@ ModelBuilder layer_builder(const ModelOptions& options, std::uint64_t seed) {
 std::int64_t saved_activation_bytes(const ModelOptions& options, std::int64_t num_rows) {
   const std::unique_ptr<Family> family = family_of(options);
   const AttentionPath path = attention_path(options.precision.params);
-  const std::int64_t of_block = options.recompute == Recompute::kBlocks
-                                    ? bytes_of_input(options)
-                                    : family->saved_bytes_of_block(path);
   return num_rows * options.context *
-         (options.layers * of_block + saved_bytes_of_head(*family, path));
+         (options.layers * kept_bytes_of_block(*family, path) + saved_bytes_of_head(*family, path));
 }
 
 std::int64_t loss_bytes(const ModelOptions& options, std::int64_t num_rows) {
@@ -164,7 +175,9 @@ std::vector<LayerActivations> layer_activations(const ModelOptions& options, dou
     const auto raise = [&](double& most, std::int64_t bytes_per_token) {
       most = std::max(most, tokens * static_cast<double>(bytes_per_token));
     };
-    raise(block.saved, family->saved_bytes_of_block(path));
+    raise(block.saved, kept_bytes_of_block(*family, path));
+    if (options.recompute == Recompute::kBlocks)
+      raise(block.recomputed, family->saved_bytes_of_block(path) - bytes_of_input(options));
     raise(block.working, family->working_bytes_of_block(path));
     raise(head.saved, saved_bytes_of_head(*family, path));
   }
@@ -172,12 +185,9 @@ std::vector<LayerActivations> layer_activations(const ModelOptions& options, dou
   block.working += shared + kBytesOfMatrix * static_cast<double>(family->largest_matrix_of_block());
   block.working += device.is_cuda() ? bytes_of_deterministic_attention(options, num_rows)
                                     : num_threads * bytes_of_attention_per_thread(options);
-  if (options.recompute == Recompute::kBlocks) {
-    const double input = tokens * static_cast<double>(bytes_of_input(options));
-    block.recomputed = block.saved - input;
-    block.saved = input;
-    block.working += input;  // the gradient of its output, which waits for the backward inside
-  }
+  if (options.recompute ==
+      Recompute::kBlocks)  // its output's gradient waits for the backward inside
+    block.working += tokens * static_cast<double>(bytes_of_input(options));
   std::fill(layers.begin() + 1, layers.end() - 1, block);
   embedding.working = shared + working_bytes_of_embedding(options, tokens);
   head.working = working_bytes_of_head(options, tokens, device);

@@ -110,12 +110,14 @@ TEST(BuildLayers, ForwardSavesTheActivationsOfTheFormula) {
                            .tie_embeddings = tied,
                            .precision = {type, at::kFloat}};
       const auto expect_formula = [&] {
-        for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
+        for (const auto& [recompute, name] : {std::pair{Recompute::kNone, ""},
+                                              {Recompute::kCheap, ", cheap"},
+                                              {Recompute::kBlocks, ", blocks"}}) {
           options.recompute = recompute;
           EXPECT_EQ(measured_activation_bytes(options, shape.rows),
                     saved_activation_bytes(options, shape.rows))
               << trace_of(options) << " " << shape.context << " " << type << " --kv-heads "
-              << options.kv_heads << (recompute == Recompute::kNone ? "" : ", recomputed");
+              << options.kv_heads << name;
         }
       };
       expect_formula();

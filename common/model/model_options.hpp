@@ -20,6 +20,7 @@ enum class ModelFamily {
 // What backward computes again, instead of keeping it from forward on (recompute.hpp).
 enum class Recompute {
   kNone,
+  kCheap,   // norms and activation functions of blocks
   kBlocks,  // each block, from its input
 };
 

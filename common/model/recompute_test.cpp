@@ -66,7 +66,7 @@ std::vector<at::Tensor> gradients(const ModelOptions& options, const Freeze& is_
 }
 
 // Without a gradient at the first block's input, its parameters still have theirs.
-TEST(Recompute, BlocksGiveTheSameBits) {
+TEST(Recompute, GivesTheSameBits) {
   const std::vector<Freeze> freezes = {
       [](const std::string&) { return false; },
       [](const std::string& name) { return name.starts_with("w") || name.starts_with("embed"); },
@@ -84,11 +84,15 @@ TEST(Recompute, BlocksGiveTheSameBits) {
       options.precision.params = type;
       return gradients(options, freezes[frozen], is_halved);
     };
-    const std::vector<at::Tensor> kept = with(Recompute::kNone), again = with(Recompute::kBlocks);
-    for (std::size_t p = 0; p < kept.size(); ++p) {
-      ASSERT_EQ(again[p].defined(), kept[p].defined()) << p;
-      if (kept[p].defined()) {
-        EXPECT_TRUE(again[p].equal(kept[p])) << p;
+    const std::vector<at::Tensor> kept = with(Recompute::kNone);
+    for (const Recompute recompute : {Recompute::kCheap, Recompute::kBlocks}) {
+      SCOPED_TRACE(recompute == Recompute::kCheap ? "cheap" : "blocks");
+      const std::vector<at::Tensor> again = with(recompute);
+      for (std::size_t p = 0; p < kept.size(); ++p) {
+        ASSERT_EQ(again[p].defined(), kept[p].defined()) << p;
+        if (kept[p].defined()) {
+          EXPECT_TRUE(again[p].equal(kept[p])) << p;
+        }
       }
     }
   };

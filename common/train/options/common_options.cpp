@@ -51,10 +51,12 @@ void declare_run(OptionTable& t, TrainOptions& o) {
   t.value("--memory-cap-mb", o.memory_cap_mb,
           "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap")
       .changes_no_bits();
-  t.choice("--recompute", o.model.recompute,
-           {{"none", Recompute::kNone}, {"blocks", Recompute::kBlocks}},
-           "what backward computes again instead of keeping it; blocks: each block from its input, "
-           "which takes a third more computing and most activations out of memory")
+  t.choice(
+       "--recompute", o.model.recompute,
+       {{"none", Recompute::kNone}, {"cheap", Recompute::kCheap}, {"blocks", Recompute::kBlocks}},
+       "what backward computes again instead of keeping it; cheap: norms and activation "
+       "functions of blocks; blocks: each block from its input, which takes a third more "
+       "computing and most activations out of memory")
       .changes_no_bits();
   t.choice(
       "--device", o.device, {{"cpu", at::kCPU}, {"cuda", at::kCUDA}},
