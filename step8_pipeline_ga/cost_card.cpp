@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/train/cost.hpp"
@@ -70,10 +71,11 @@ class Messages {
   const PipelineCut& cut_;
 };
 
-// What a chunk holds of one microbatch, in bytes: until its backward is over; at most in it; and of
-// that, what comes on top of the layers that still keep theirs.
+// What a chunk holds of one microbatch, in bytes: until its backward is over; at most in it; of
+// that, what comes on top of the layers that still keep theirs; what its layers compute again, which
+// a weight half keeps; and what they hold at most in that half.
 struct ChunkActivations {
-  double saved = 0, most = 0, working = 0;
+  double saved = 0, most = 0, working = 0, recomputed = 0, most_in_weight_half = 0;
 };
 
 std::vector<ChunkActivations> chunk_activations(const TrainOptions& options,
@@ -83,27 +85,31 @@ std::vector<ChunkActivations> chunk_activations(const TrainOptions& options,
   const std::vector<LayerActivations> layers = layer_activations(apart);
   std::vector<ChunkActivations> chunks;
   for (const std::vector<std::int64_t>& chunk : cut.chunks) {
-    const std::vector<LayerActivations> own(layers.begin() + chunk.front(),
-                                            layers.begin() + chunk.back() + 1);
+    std::vector<LayerActivations> own(layers.begin() + chunk.front(),
+                                      layers.begin() + chunk.back() + 1);
     chunks.push_back({.most = most_activation_bytes(own)});
-    for (const LayerActivations& layer : own) {
+    for (LayerActivations& layer : own) {
       chunks.back().saved += layer.saved;
       chunks.back().working = std::max(chunks.back().working, layer.working);
+      chunks.back().recomputed += layer.recomputed;
+      layer.saved += std::exchange(layer.recomputed, 0);
     }
+    chunks.back().most_in_weight_half = most_activation_bytes(own);
   }
   return chunks;
 }
 
 // Goes through what a stage does, and keeps what PipelineRunner keeps: of a microbatch what its
-// forward has saved, until its backward, or its wgrad, is over (a wgrad needs no more
-// than was saved); a message from its receive on until it is used up, or from its making until the
-// second send after it.
+// forward has saved, until its backward, or its wgrad, is over (a wgrad needs no more than was
+// saved, or computed again in the dgrad before); a message from its receive on until it is used up,
+// or from its making until the second send after it.
 double most_bytes_on_stage(const PipelinePlan& plan, int stage,
                            const std::vector<ChunkActivations>& chunks, double message) {
   double held = 0, most = 0;
   int num_on_their_way = 0;
   for (const Action& action : plan.stages[static_cast<std::size_t>(stage)]) {
-    const auto& [saved, most_of_chunk, working] = chunks[static_cast<std::size_t>(action.chunk)];
+    const auto& [saved, most_of_chunk, working, recomputed, most_in_weight_half] =
+        chunks[static_cast<std::size_t>(action.chunk)];
     const double from_before = action.chunk > 0 ? message : 0;
     const double to_next = action.chunk + 1 < plan.num_chunks() ? message : 0;
     switch (action.kind) {
@@ -116,12 +122,12 @@ double most_bytes_on_stage(const PipelinePlan& plan, int stage,
         held += from_before - to_next - saved;
         break;
       case ActionKind::kInputBackward:
-        most = std::max(most, held + working + from_before);
-        held += from_before - to_next;
+        most = std::max(most, held + recomputed + working + from_before);
+        held += recomputed + from_before - to_next;
         break;
       case ActionKind::kWeightBackward:
-        most = std::max(most, held - saved + most_of_chunk);
-        held -= saved;
+        most = std::max(most, held - saved - recomputed + most_in_weight_half);
+        held -= saved + recomputed;
         break;
       case ActionKind::kRecvActivation:
       case ActionKind::kRecvGradient:

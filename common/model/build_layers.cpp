@@ -9,6 +9,7 @@
 #include "common/core/seed.hpp"
 #include "common/model/family.hpp"
 #include "common/model/modules.hpp"
+#include "common/model/recompute.hpp"
 
 namespace ladder {
 namespace {
@@ -32,11 +33,31 @@ Layer head_layer(const Family& family, const ParameterMaker& make, const at::Ten
   return layer;
 }
 
+bool is_recomputed(const ModelOptions& options, std::int64_t layer) {
+  return options.recompute == Recompute::kBlocks && layer > 0 && layer <= options.layers;
+}
+
 // ---- Activations -------------------------------------------------------------------------------
 
 // While a weight's gradient is computed, per element: itself in fp32, and a copy of it or of the
 // weight in another format.
 constexpr double kBytesOfMatrix = 8;
+
+// Of a block, per token.
+std::int64_t bytes_of_input(const ModelOptions& options) {
+  return options.precision.param_bytes() * options.channels;
+}
+std::int64_t kept_bytes_of_block(const Family& family, AttentionPath path) {
+  switch (family.options().recompute) {
+    case Recompute::kNone:
+      return family.saved_bytes_of_block(path);
+    case Recompute::kCheap:
+      return family.saved_bytes_of_block(path) - family.bytes_of_cheap_outputs();
+    case Recompute::kBlocks:
+      return bytes_of_input(family.options());
+  }
+  throw CheckError("--recompute: no such way");
+}
 
 double embedding_numel(const ModelOptions& options) {
   return static_cast<double>(options.vocab_size) * static_cast<double>(options.channels);
@@ -110,6 +131,11 @@ Model build_layers(const ModelOptions& options, std::uint64_t seed,
     Unit& unit = model.layers.back().unit;
     unit.name = layer == 0 ? "embedding" : layer < head ? concat("block", layer - 1) : "head";
     if (layer == 0) embedding = unit.tensors[0].tensor;
+    if (is_recomputed(options, layer)) {
+      model.layers.back().forward = recomputed(model.layers.back());
+    } else if (options.recompute == Recompute::kCheap && layer > 0 && layer < head) {
+      model.layers.back().forward = with_recipes(model.layers.back());
+    }
     if (on_unit) on_unit(unit);
   }
   return model;
@@ -132,7 +158,7 @@ std::int64_t saved_activation_bytes(const ModelOptions& options, std::int64_t nu
   const std::unique_ptr<Family> family = family_of(options);
   const AttentionPath path = attention_path(options.precision.params);
   return num_rows * options.context *
-         (options.layers * family->saved_bytes_of_block(path) + saved_bytes_of_head(*family, path));
+         (options.layers * kept_bytes_of_block(*family, path) + saved_bytes_of_head(*family, path));
 }
 
 std::int64_t loss_bytes(const ModelOptions& options, std::int64_t num_rows) {
@@ -149,7 +175,9 @@ std::vector<LayerActivations> layer_activations(const ModelOptions& options, dou
     const auto raise = [&](double& most, std::int64_t bytes_per_token) {
       most = std::max(most, tokens * static_cast<double>(bytes_per_token));
     };
-    raise(block.saved, family->saved_bytes_of_block(path));
+    raise(block.saved, kept_bytes_of_block(*family, path));
+    if (options.recompute == Recompute::kBlocks)
+      raise(block.recomputed, family->saved_bytes_of_block(path) - bytes_of_input(options));
     raise(block.working, family->working_bytes_of_block(path));
     raise(head.saved, saved_bytes_of_head(*family, path));
   }
@@ -157,6 +185,9 @@ std::vector<LayerActivations> layer_activations(const ModelOptions& options, dou
   block.working += shared + kBytesOfMatrix * static_cast<double>(family->largest_matrix_of_block());
   block.working += device.is_cuda() ? bytes_of_deterministic_attention(options, num_rows)
                                     : num_threads * bytes_of_attention_per_thread(options);
+  if (options.recompute ==
+      Recompute::kBlocks)  // its output's gradient waits for the backward inside
+    block.working += tokens * static_cast<double>(bytes_of_input(options));
   std::fill(layers.begin() + 1, layers.end() - 1, block);
   embedding.working = shared + working_bytes_of_embedding(options, tokens);
   head.working = working_bytes_of_head(options, tokens, device);
@@ -167,7 +198,7 @@ double most_activation_bytes(const std::vector<LayerActivations>& layers) {
   double saved = 0, most = 0;
   for (const LayerActivations& layer : layers) {
     saved += layer.saved;
-    most = std::max(most, saved + layer.working);
+    most = std::max(most, saved + layer.recomputed + layer.working);
   }
   return most;
 }
@@ -177,6 +208,13 @@ std::vector<std::int64_t> forward_flops(const ModelOptions& options) {
                                   family_of(options)->flops_of_block());
   flops.front() = 0;
   flops.back() = 2 * options.channels * options.vocab_size;
+  return flops;
+}
+
+std::vector<std::int64_t> backward_flops(const ModelOptions& options) {
+  std::vector<std::int64_t> flops = forward_flops(options);
+  for (std::size_t layer = 0; layer < flops.size(); ++layer)
+    flops[layer] *= is_recomputed(options, static_cast<std::int64_t>(layer)) ? 3 : 2;
   return flops;
 }
 

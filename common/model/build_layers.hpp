@@ -41,7 +41,8 @@ std::int64_t loss_bytes(const ModelOptions& options, std::int64_t num_rows);
 // depend on this machine. On CPUs it is what oneDNN and ATen were seen to take: in fp32 within a
 // few percent, in 16 bits up to twice as much, for CPUs without such instructions.
 struct LayerActivations {
-  double saved = 0;    // by its forward, for its backward
+  double saved = 0;       // by its forward, for its backward
+  double recomputed = 0;  // on top, from where its backward has computed it again until its end
   double working = 0;  // on top, while it computes: gradients, one of a weight among them, copies
 };
 
@@ -56,7 +57,10 @@ double most_activation_bytes(const std::vector<LayerActivations>& layers);
 // matrices only; attention over the whole context, the causal half counted in full. A lookup counts
 // as 0.
 std::vector<std::int64_t> forward_flops(const ModelOptions& options);
-// What forward and backward of all layers take: backward multiplies each matrix twice (PaLM, arXiv
+// The same of each layer's backward, which multiplies each matrix twice, and once more if it computes
+// the layer again.
+std::vector<std::int64_t> backward_flops(const ModelOptions& options);
+// What forward and backward of all layers take, without what is computed again (PaLM, arXiv
 // 2204.02311, appendix B).
 std::int64_t training_flops(const ModelOptions& options);
 

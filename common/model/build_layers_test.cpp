@@ -109,15 +109,22 @@ TEST(BuildLayers, ForwardSavesTheActivationsOfTheFormula) {
                            .channels = shape.channels,
                            .tie_embeddings = tied,
                            .precision = {type, at::kFloat}};
-      EXPECT_EQ(measured_activation_bytes(options, shape.rows),
-                saved_activation_bytes(options, shape.rows))
-          << shape.context << " " << type;
+      const auto expect_formula = [&] {
+        for (const auto& [recompute, name] : {std::pair{Recompute::kNone, ""},
+                                              {Recompute::kCheap, ", cheap"},
+                                              {Recompute::kBlocks, ", blocks"}}) {
+          options.recompute = recompute;
+          EXPECT_EQ(measured_activation_bytes(options, shape.rows),
+                    saved_activation_bytes(options, shape.rows))
+              << trace_of(options) << " " << shape.context << " " << type << " --kv-heads "
+              << options.kv_heads << name;
+        }
+      };
+      expect_formula();
       options.family = ModelFamily::kLlama;
       for (const std::int64_t kv_heads : shape.kv_heads) {
         options.kv_heads = kv_heads;
-        EXPECT_EQ(measured_activation_bytes(options, shape.rows),
-                  saved_activation_bytes(options, shape.rows))
-            << shape.context << " " << type << " of llama with --kv-heads " << kv_heads;
+        expect_formula();
       }
     }
   }

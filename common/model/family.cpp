@@ -143,6 +143,10 @@ std::int64_t Family::saved_bytes_of_norm() const {
   return options_.precision.param_bytes() * options_.channels + 4 * traits_.norm_statistics();
 }
 
+std::int64_t Family::bytes_of_cheap_outputs() const {
+  return options_.precision.param_bytes() * (2 * options_.channels + options_.mlp_channels);
+}
+
 std::int64_t Family::largest_matrix_of_block() const {
   const std::int64_t C = options_.channels;
   return C * std::max(options_.mlp_channels, traits_.has_joint_qkv() ? 3 * C : C);

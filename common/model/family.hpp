@@ -109,6 +109,8 @@ class Family {
 
   std::int64_t saved_bytes_of_block(AttentionPath path) const;  // until backward
   std::int64_t saved_bytes_of_norm() const;                     // until backward
+  // Those of the first that are outputs of norms and of the activation function.
+  std::int64_t bytes_of_cheap_outputs() const;
   // The most bytes that a block's backward adds to that while it computes: gradients of
   // activations, and what products copy. Without gradients of weights.
   virtual std::int64_t working_bytes_of_block(AttentionPath path) const = 0;

@@ -13,6 +13,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/core/precision.hpp"
+#include "common/model/recompute.hpp"
 
 namespace ladder {
 
@@ -108,8 +109,9 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
 }  // namespace
 
 at::Tensor RmsNorm::operator()(const at::Tensor& x) const {
-  if (x.is_cuda()) return at::rms_norm(x, {x.size(-1)}, weight, epsilon);
-  return RmsNormFunction::apply(x, weight, epsilon);
+  const at::Tensor normed = x.is_cuda() ? at::rms_norm(x, {x.size(-1)}, weight, epsilon)
+                                        : RmsNormFunction::apply(x, weight, epsilon);
+  return noted(normed, {{x}, [norm = *this](const auto& from) { return norm(from[0]); }});
 }
 
 namespace {
@@ -138,7 +140,8 @@ struct Swiglu : torch::autograd::Function<Swiglu> {
 }  // namespace
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  return Swiglu::apply(gate, up);
+  return noted(Swiglu::apply(gate, up),
+               {{gate, up}, [](const auto& from) { return swiglu(from[0], from[1]); }});
 }
 
 }  // namespace ladder

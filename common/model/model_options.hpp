@@ -17,6 +17,13 @@ enum class ModelFamily {
   kNumFamilies
 };
 
+// What backward computes again, instead of keeping it from forward on (recompute.hpp).
+enum class Recompute {
+  kNone,
+  kCheap,   // norms and activation functions of blocks
+  kBlocks,  // each block, from its input
+};
+
 struct ModelOptions {
   ModelFamily family = ModelFamily::kGpt2;
   std::int64_t vocab_size = 258;
@@ -31,6 +38,7 @@ struct ModelOptions {
   double norm_eps = 1e-5;                 // added to a norm's variance
   Products products = faster_products();  // of all linear layers and the head
   Precision precision = {};               // of the parameters and their .grad
+  Recompute recompute = Recompute::kNone;
 };
 
 // A model that --model knows by name: a family, or one of a family with a known shape.

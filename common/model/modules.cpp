@@ -15,6 +15,7 @@
 
 #include "common/core/precision.hpp"
 #include "common/model/gelu.hpp"
+#include "common/model/recompute.hpp"
 #include "common/model/weight_gradients.hpp"
 
 namespace ladder {
@@ -74,12 +75,26 @@ at::Tensor weight_gradient(Products products, const at::Tensor& a, const at::Ten
   return type == a.scalar_type() ? times_transposed(products, a, b) : at::mm(a, b.t(), type);
 }
 
+// How a product's input is made again; nothing of it if it is kept.
+struct Making : torch::CustomClassHolder {
+  explicit Making(const Recipe& recipe) : make(recipe.make) {}
+  std::function<at::Tensor(const std::vector<at::Tensor>& from)> make;
+};
+
 // y = x · weight + bias and its gradients.
 struct Product : torch::autograd::Function<Product> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const OptionalTensor& bias, Orientation orientation, Products products,
-                            const c10::intrusive_ptr<Deferred>& deferred) {
-    context->save_for_backward({x, weight});
+                            const c10::intrusive_ptr<Deferred>& deferred, const Recipe* recipe) {
+    variable_list saved = {weight};
+    if (recipe == nullptr) {
+      saved.push_back(x);
+    } else {
+      saved.insert(saved.end(), recipe->from.begin(), recipe->from.end());
+      context->saved_data["making"] =
+          c10::IValue::make_capsule(c10::make_intrusive<Making>(*recipe));
+    }
+    context->save_for_backward(std::move(saved));
     context->saved_data["orientation"] = static_cast<std::int64_t>(orientation);
     context->saved_data["products"] = static_cast<std::int64_t>(products);
     context->saved_data["has_bias"] = bias.has_value();
@@ -91,24 +106,33 @@ struct Product : torch::autograd::Function<Product> {
 
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
     const variable_list saved = context->get_saved_variables();
-    // x without the graph that it comes from, which a deferred half would keep alive, with the
-    // chunk's input and the gradient of that.
-    const at::Tensor x = saved[0].detach();
-    const at::Tensor &weight = saved[1], &dy = outputs[0];
+    const at::Tensor &weight = saved[0], &dy = outputs[0];
+    // x, or what it is made from, without the graph that it comes from, which a deferred half would
+    // keep alive, with the chunk's input and the gradient of that.
+    variable_list from(saved.begin() + 1, saved.end());
+    for (at::Tensor& tensor : from) tensor = tensor.detach();
+    const auto found_making = context->saved_data.find("making");
+    c10::intrusive_ptr<torch::CustomClassHolder> making;
+    if (found_making != context->saved_data.end()) making = found_making->second.toCapsule();
+    const auto input = [=] {  // [M, in]
+      if (!making) return from[0];
+      const at::Tensor made = static_cast<const Making&>(*making).make(from);
+      return made.reshape({-1, made.size(-1)});
+    };
     const auto products = static_cast<Products>(context->saved_data["products"].toInt());
     const bool is_out_in = context->saved_data["orientation"].toInt() ==
                            static_cast<std::int64_t>(Orientation::kOutIn);
     const auto type = static_cast<at::ScalarType>(context->saved_data["gradient_type"].toInt());
     const auto dweight = [=] {  // in the memory order of the weight
-      return is_out_in ? weight_gradient(products, dy.t(), x.t(), type)
-                       : weight_gradient(products, x.t(), dy.t(), type);
+      return is_out_in ? weight_gradient(products, dy.t(), input().t(), type)
+                       : weight_gradient(products, input().t(), dy.t(), type);
     };
     const auto dbias = [=] {
       if (has_fused_kernels(dy)) return row_sums_on_gpu(dy).to(type);
       return dy.sum(0, /*keepdim=*/false, type);
     };
 
-    variable_list gradients(6);
+    variable_list gradients(7);
     if (context->needs_input_grad(0))
       gradients[0] = times_transposed(products, dy, is_out_in ? weight.t() : weight);
     if (context->needs_input_grad(1)) gradients[1] = dweight();
@@ -129,13 +153,14 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
   std::vector<std::int64_t> shape = x.sizes().vec();
   const at::Tensor rows = x.reshape({-1, shape.back()});
   shape.back() = weight.size(orientation == Orientation::kOutIn ? 0 : 1);
+  const Recipe* const recipe = recipe_of(x);
   WeightGradientQueue* queue = DeferWeightGradients::current();
   const bool is_deferred = queue != nullptr || is_separate;
   if (!is_deferred || !rows.requires_grad())  // no first half without a gradient of the input
-    return Product::apply(rows, weight, bias, orientation, products, nullptr).view(shape);
+    return Product::apply(rows, weight, bias, orientation, products, nullptr, recipe).view(shape);
   const OptionalTensor hidden_bias = bias ? OptionalTensor(bias->detach()) : std::nullopt;
   return Product::apply(rows, weight.detach(), hidden_bias, orientation, products,
-                        c10::make_intrusive<Deferred>(queue, weight, bias))
+                        c10::make_intrusive<Deferred>(queue, weight, bias), recipe)
       .view(shape);
 }
 
@@ -201,15 +226,28 @@ at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
 }
 
 Fork LayerNorm::fork(const at::Tensor& x, const OptionalTensor& branch) const {
-  if (has_fused_layer_norm(x)) return add_layer_norm_on_gpu(x, branch, weight, bias, epsilon);
-  const at::Tensor stream = branch ? x + *branch : x;
-  return {stream, (*this)(stream)};
+  Fork fork;
+  if (has_fused_layer_norm(x)) {
+    fork = add_layer_norm_on_gpu(x, branch, weight, bias, epsilon);
+  } else {
+    fork.stream = branch ? x + *branch : x;
+    fork.normed = (*this)(fork.stream);
+  }
+  noted(fork.normed, {{fork.stream}, [norm = *this](const auto& from) { return norm(from[0]); }});
+  return fork;
 }
 
 at::Tensor gelu(const Linear& linear, const at::Tensor& x) {
-  if (!has_fused_kernels(x)) return gelu(linear(x));
+  if (!has_fused_kernels(x)) {
+    const at::Tensor before = linear(x);
+    return noted(gelu(before), {{before}, [](const auto& from) { return gelu(from[0]); }});
+  }
   const Linear without_bias = {.weight = linear.weight, .bias = {}, .products = linear.products};
-  return bias_gelu_on_gpu(without_bias(x), linear.bias);
+  const at::Tensor before = without_bias(x);
+  return noted(bias_gelu_on_gpu(before, linear.bias),
+               {{before}, [bias = linear.bias](const auto& from) {
+                  return bias_gelu_on_gpu(from[0], bias);
+                }});
 }
 
 at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens) {

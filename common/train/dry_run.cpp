@@ -25,12 +25,13 @@ namespace {
 // What each layer's forward and backward cost, in operations per token.
 Json layers_json(const TrainOptions& options) {
   const FlatLayout layout = layout_of(options);
-  const std::vector<std::int64_t> forward = forward_flops(options.model);
+  const std::vector<std::int64_t> forward = forward_flops(options.model),
+                                  backward = backward_flops(options.model);
   Json layers = Json::array();
   for (std::size_t u = 0; u < layout.units.size(); ++u)
     layers.push_back({{"name", layout.units[u].name},
                       {"forward_flops", forward[u]},
-                      {"backward_flops", 2 * forward[u]}});
+                      {"backward_flops", backward[u]}});
   return layers;
 }
 

@@ -45,6 +45,7 @@ class GpuLadder : public RankTest {
     configuration.num_microbatches = 2;
     configuration.has_odd_width = false;  // widths for which there are fused attention kernels
     configuration.is_bf16 = is_bf16;
+    configuration.is_recomputed = false;
     TrainOptions options = options_of(configuration, texts_);
     options.device = at::kCUDA;
     options.data.is_pinned = true;
@@ -137,6 +138,28 @@ TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
     EXPECT_THAT(differences(graphs, usual), IsEmpty());
     const auto& other = graphs.report.memory.other_bytes;  // or it ran without graphs
     EXPECT_TRUE(other.contains("CUDA graphs"));
+  }
+}
+
+// A block computed again, in autograd's thread, has the bits of the first time: with hooks in backward,
+// with units that come and go, and in a CUDA graph.
+TEST_ON_PROCESSES(GpuLadder, RecomputingChangesNoBit) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    TrainOptions kept = options(/*is_bf16=*/false);
+    kept.model.precision.params = type;
+    kept.loss_scale.initial = 1024;
+    std::vector<Trainer> trainers = {rung_of("step4_bucketed_ddp"), rung_of("step7_zero3")};
+    if (size_ == 1) trainers.push_back(kWithGraphs);
+    for (const Trainer& trainer : trainers) {
+      SCOPED_TRACE(concat(trainer.step, " in ", type));
+      TrainOptions wanted = comparable(trainer, kept);
+      const FinishedRun usual = train(trainer, wanted);
+      wanted.model.recompute = Recompute::kBlocks;
+      const FinishedRun again = train(trainer, wanted);
+      EXPECT_EQ(again.report.losses, usual.report.losses);
+      EXPECT_EQ(again.report.grad_norms, usual.report.grad_norms);
+      EXPECT_EQ(again.report.param_norms, usual.report.param_norms);
+    }
   }
 }
 

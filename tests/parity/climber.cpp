@@ -69,7 +69,9 @@ FinishedRun Climber::climb_on(int num_ranks, const Trainer& rung, TrainOptions o
 }
 
 FinishedRun Climber::ask_oracle(const TrainOptions& options, int num_ranks) {
-  return ladder::ask_oracle(options, num_ranks,
+  TrainOptions plain = options;
+  plain.model.recompute = Recompute::kNone;
+  return ladder::ask_oracle(plain, num_ranks,
                             concat(shared_folder_, "/oracle-", rank(), "-", num_answers_++));
 }
 

@@ -37,7 +37,7 @@ class Climber {
   FinishedRun climb(const Trainer& rung, TrainOptions options, Communicator& comm);
   // Trains on the first num_ranks ranks; the others wait and get an empty report.
   FinishedRun climb_on(int num_ranks, const Trainer& rung, TrainOptions options);
-  // Local: simulates so many ranks in this one.
+  // Local: simulates so many ranks in this one. Keeps all activations.
   FinishedRun ask_oracle(const TrainOptions& options, int num_ranks);
   // Collective: expects of the run, on rank 0, that it is the oracle's with these options, to the
   // bit. Returns the oracle's there, and elsewhere the run itself.

@@ -23,14 +23,15 @@ struct Configuration {
   bool is_bf16 = false;             // parameters, with fp32 gradients and masters
   bool is_llama = false;            // whose heads share keys and values
   bool has_other_products = false;  // from the library that this CPU does not take by itself
+  bool is_recomputed = false;       // backward computes blocks again; the oracle never does
 
-  // "m3 tied clip adamw documents pad small-buckets odd shuffled fp32 gpt2 other-products"
+  // "m3 tied clip adamw documents pad small-buckets odd shuffled fp32 gpt2 other-products recomputed"
   std::string name() const;
 };
 
 // A selection in which every pair of values of any two members occurs.
 std::vector<Configuration> covering_set();
-// All 4096.
+// All 8192.
 std::vector<Configuration> full_product();
 
 // Ragged documents, conversations and plain text, written once. They have so few samples that an epoch ends, with

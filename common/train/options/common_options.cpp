@@ -52,6 +52,13 @@ void declare_run(OptionTable& t, TrainOptions& o) {
           "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap")
       .changes_no_bits();
   t.choice(
+       "--recompute", o.model.recompute,
+       {{"none", Recompute::kNone}, {"cheap", Recompute::kCheap}, {"blocks", Recompute::kBlocks}},
+       "what backward computes again instead of keeping it; cheap: norms and activation "
+       "functions of blocks; blocks: each block from its input, which takes a third more "
+       "computing and most activations out of memory")
+      .changes_no_bits();
+  t.choice(
       "--device", o.device, {{"cpu", at::kCPU}, {"cuda", at::kCUDA}},
       "where the model lives and is computed; cuda: a GPU for each rank, or one for all of them, "
       "in bf16 unless --precision says otherwise");
