@@ -36,7 +36,7 @@ at::Tensor tokens(int microbatch) {
   return at::randint(13, {2, 8}, at::kLong);
 }
 
-at::Tensor loss_sum(const Model& model, const at::Tensor& ids) {
+at::Tensor loss_of(const Model& model, const at::Tensor& ids) {
   return at::cross_entropy_loss(widened(model.forward(ids)).flatten(0, 1),
                                 ids.roll(-1, 1).flatten(), {}, at::Reduction::Sum);
 }
@@ -53,7 +53,7 @@ std::vector<at::Tensor> gradients(const ModelOptions& options, const Freeze& is_
     at::Tensor loss;
     {
       const DeferWeightGradients scope(is_halved ? &queue : nullptr);
-      loss = loss_sum(model, tokens(microbatch));
+      loss = loss_of(model, tokens(microbatch));
     }
     EXPECT_TRUE(queue.empty());
     loss.backward();
@@ -120,7 +120,7 @@ struct Counting {
                  }};
 };
 
-at::Tensor input() {
+at::Tensor some_input() {
   at::manual_seed(2);
   return at::randn({3, 4}).set_requires_grad(true);
 }
@@ -128,7 +128,7 @@ at::Tensor input() {
 TEST(Recompute, ComputesTwiceToTrainAndOnceOtherwise) {
   Counting counting;
   const auto forward = recomputed(counting.layer);
-  const at::Tensor x = input(), loss = forward(x).sum();
+  const at::Tensor x = some_input(), loss = forward(x).sum();
   EXPECT_EQ(std::pair(counting.num_calls, counting.num_with_graph), std::pair(1, 0));
   loss.backward();
   EXPECT_EQ(std::pair(counting.num_calls, counting.num_with_graph), std::pair(2, 1));
@@ -168,7 +168,7 @@ TEST(Recompute, HooksOfParametersFireOnce) {
   torch::autograd::impl::set_post_acc_grad_hooks(counting.weight,
                                                  std::make_unique<Hook>(num_added));
   bool has_arrived = false;
-  const at::Tensor y = recomputed(counting.layer)(input());
+  const at::Tensor y = recomputed(counting.layer)(some_input());
   y.register_hook([&](const at::Tensor&) {
     has_arrived = true;
     EXPECT_TRUE(parts.empty());  // ZeRO-3 brings the parameters here
@@ -183,17 +183,17 @@ TEST(Recompute, HooksOfParametersFireOnce) {
 
 TEST(Recompute, GoesBackwardAsOftenAsTheGraphIsThere) {
   Counting once, twice;
-  once.layer.forward(input()).sum().backward();
-  const at::Tensor loss = recomputed(twice.layer)(input()).sum();
+  once.layer.forward(some_input()).sum().backward();
+  const at::Tensor loss = recomputed(twice.layer)(some_input()).sum();
   loss.backward({}, /*retain_graph=*/true);
   EXPECT_TRUE(twice.weight.grad().equal(once.weight.grad()));
   loss.backward();
   EXPECT_TRUE(twice.weight.grad().equal(2 * once.weight.grad()));
   EXPECT_THROW(loss.backward(), c10::Error);
-  const at::Tensor again = recomputed(twice.layer)(input()).sum();
+  const at::Tensor again = recomputed(twice.layer)(some_input()).sum();
   expect_throws<CheckError>([&] { again.backward({}, true, /*create_graph=*/true); },
                             {"--recompute none"});
-  const at::Tensor x = input(), changed = recomputed(twice.layer)(x).sum();
+  const at::Tensor x = some_input(), changed = recomputed(twice.layer)(x).sum();
   x.detach().add_(1);
   EXPECT_THROW(changed.backward(), c10::Error);
 }
@@ -207,7 +207,7 @@ TEST(Recompute, RemembersWhoListenedInForward) {
   at::Tensor loss;
   {
     const TraceScope traced(&log);
-    loss = loss_sum(model, tokens(0));
+    loss = loss_of(model, tokens(0));
   }
   const DeferWeightGradients scope(&other);
   loss.backward();
@@ -241,7 +241,7 @@ TEST(Recompute, HoldsTheInputsAndOneBlock) {
         at::Tensor leaf = named.tensor;
         leaf.mutable_grad() = at::zeros_like(leaf);
       }
-      loss_sum(model, tokens(0)).backward();  // makes the table of rotary positions
+      loss_of(model, tokens(0)).backward();  // makes the table of rotary positions
       std::vector<std::int64_t> held;
       std::int64_t before = 0;
       const auto now = [&] { return read_memory().live(MemoryCategory::kActivations) - before; };
@@ -257,7 +257,7 @@ TEST(Recompute, HoldsTheInputsAndOneBlock) {
       }
       const at::Tensor ids = tokens(0);
       before = read_memory().live(MemoryCategory::kActivations);
-      const at::Tensor loss = loss_sum(model, ids);
+      const at::Tensor loss = loss_of(model, ids);
       loss.backward();
       const std::int64_t scalars = 2 * now();  // the loss, which is left, and its gradient
       EXPECT_EQ(scalars, 8);
