@@ -176,8 +176,8 @@ std::vector<LayerActivations> layer_activations(const ModelOptions& options, dou
       most = std::max(most, tokens * static_cast<double>(bytes_per_token));
     };
     raise(block.saved, kept_bytes_of_block(*family, path));
-    if (options.recompute == Recompute::kBlocks)
-      raise(block.recomputed, family->saved_bytes_of_block(path) - bytes_of_input(options));
+    raise(block.recomputed,
+          family->saved_bytes_of_block(path) - kept_bytes_of_block(*family, path));
     raise(block.working, family->working_bytes_of_block(path));
     raise(head.saved, saved_bytes_of_head(*family, path));
   }

@@ -41,8 +41,10 @@ std::int64_t loss_bytes(const ModelOptions& options, std::int64_t num_rows);
 // depend on this machine. On CPUs it is what oneDNN and ATen were seen to take: in fp32 within a
 // few percent, in 16 bits up to twice as much, for CPUs without such instructions.
 struct LayerActivations {
-  double saved = 0;       // by its forward, for its backward
-  double recomputed = 0;  // on top, from where its backward has computed it again until its end
+  double saved = 0;  // by its forward, for its backward
+  // On top of that, from where its backward has computed it again until its end, the halves for
+  // weights included: these keep the gradients that products have received.
+  double recomputed = 0;
   double working = 0;  // on top, while it computes: gradients, one of a weight among them, copies
 };
 
