@@ -91,6 +91,9 @@ class Rank:
         """Starts it, and waits if that is said."""
         operation, wait = send["operation"], send["wait"]
         way = send["phase"].split("_")[-1]
+        if operation == "recv" and way not in ("forward", "backward"):  # all send equally much
+            self.wait(self.latest["send"])
+            return
         if operation == "recv":
             while (way, send["layer"], microbatch) not in self.arrivals:
                 yield
