@@ -3,6 +3,7 @@
 import contextlib
 import json
 import tempfile
+from textwrap import shorten
 from typing import NamedTuple
 
 from launcher.build import need_release
@@ -74,7 +75,7 @@ def show_question(models: list[str], asked: list[dict], verdicts: list[Verdict])
     print(f"  {'wanted':{width}}  {asked[0]['wanted']}")
     for model, line, verdict in zip(models, asked, verdicts, strict=True):
         said = "as wanted" if verdict.is_wanted else verdict.problem or "valid, but another query"
-        print(f"  {model:{width}}  {' '.join(line['answer'].split())}  ({said})")
+        print(f"  {model:{width}}  {shorten(line['answer'], 200)}  ({said})")
 
 
 def run(words: list[str]) -> int:
