@@ -222,6 +222,7 @@ class Planned(NamedTuple):
     step_s: float = 0.0
     waiting_s: float = 0.0
     is_equal: bool = True  # to the other steps, in what it computes
+    computes: float = 1.0  # times as much as without recomputing
 
     @property
     def held_bytes(self):
@@ -286,6 +287,14 @@ def is_equal(facts):
     return facts["role"] != "worker"
 
 
+def computed(facts):
+    """How many times what a step computes without recomputing, whose backward is twice its forward."""
+    forward, backward = (
+        sum(layer[f"{way}_flops"] for layer in facts["layers"]) for way in ("forward", "backward")
+    )
+    return (forward + backward) / (3 * forward)
+
+
 def held_of(facts):
     """State and what comes on top, of the fullest rank."""
     held = [
@@ -311,23 +320,25 @@ def least_held(trainers, ranks, words):
         except Refusal:
             continue
         if is_equal(facts):
-            found.append(Planned(candidate, "", *held_of(facts)))
+            found.append(Planned(candidate, "", *held_of(facts), computes=computed(facts)))
     return min(found, key=lambda each: each.held_bytes, default=None)
 
 
 def changes(ranks, config):
     """(ranks, options) that may save memory: each of the options, all, and then more ranks."""
-    rows = config["micro-batch-size"]
+    rows, kept = config["micro-batch-size"], config["recompute"]
     by_itself = str(rows * config["num-microbatches"])
+    cheap, blocks = (
+        ("--recompute", way) if kept in less else ()
+        for way, less in (("cheap", ["none"]), ("blocks", ["none", "cheap"]))
+    )
     fewer_rows = ("--micro-batch-size", "1", "--num-microbatches", by_itself) if rows > 1 else ()
     half = ("--precision", "bf16") if config["precision"] == "fp32" else ()
-    own = [each for each in (fewer_rows, half) if each]
-    yield from ((ranks, each) for each in own)
-    if len(own) > 1:
-        yield ranks, fewer_rows + half
+    own, all_of_them = (cheap, blocks, fewer_rows, half), blocks + fewer_rows + half
+    yield from ((ranks, each) for each in dict.fromkeys((*own, all_of_them)) if each)
     for more in (2 * ranks, 8 * ranks, 64 * ranks):
         if more <= MOST_RANKS:
-            yield from ((more, each) for each in dict.fromkeys(((), fewer_rows + half)))
+            yield from ((more, each) for each in dict.fromkeys(((), all_of_them)))
 
 
 def remedies(trainers, ranks, words, memory):
@@ -335,7 +346,7 @@ def remedies(trainers, ranks, words, memory):
     tried = []
     for more, options in changes(ranks, trainers.facts(REFERENCE, ranks, words)["config"]):
         enough = [(on, used) for on, used, each in tried if each.fits(memory)]
-        if any(on < more or set(used) <= set(options) for on, used in enough):
+        if any(on < more or set(names_in(used)) <= set(names_in(options)) for on, used in enough):
             continue  # fewer ranks will do, or fewer options
         changed = (*without(words, names_in(options)), *options)
         if least := least_held(trainers, more, changed):
@@ -448,7 +459,7 @@ def what_helps(trainers, ranks, words, plans, memory):
     if found and found[0][2].fits(memory):
         return [f"{fits}. What would help:", *(advice(ranks, *each) for each in found)]
     lines = [
-        f"{fits}, nor would another number of rows, 16 bits or more ranks help: make the model or --context smaller."
+        f"{fits}, nor would recomputing, another number of rows, 16 bits or more ranks help: make the model or --context smaller."
     ]
     return lines + [
         f"Of what was tried, least is held with\n{advice(ranks, *each)}" for each in found
@@ -457,7 +468,8 @@ def what_helps(trainers, ranks, words, plans, memory):
 
 def advice(ranks, more, options, least):
     words = shlex.join([*(["--ranks", str(more)] if more != ranks else []), *options])
-    return f"    {words}: {least.candidate.name()} needs {size_text(least.held_bytes)}"
+    price = f", and computes {least.computes:.2f} times as much" if least.computes > 1 else ""
+    return f"    {words}: {least.candidate.name()} needs {size_text(least.held_bytes)}{price}"
 
 
 def run(words):
