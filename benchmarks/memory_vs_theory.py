@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Memory per step: every step of the course at several numbers of ranks, measured beside theory.
 
-    ./ladder bench memory [--ranks 1,2,4] [--precision bf16] [--out FOLDER] [options of a trainer, for example --layers 8]
+    ./ladder bench memory [--ranks 1,2,4] [--precision bf16] [--out FOLDER] [options of a trainer, for example --recompute blocks]
     benchmarks/memory_vs_theory.py --self-test       plants mismatches in reports that it makes; each must be found
 
 Trains each stage of scripts/ladder_rungs.tsv for a few steps on one model and reads its
@@ -85,7 +85,8 @@ def per_parameter(kind):
 COLUMNS = {
     "stage": "{stage}", "ranks": "{ranks}", **{kind: per_parameter(kind) for kind in (*HELD, "held")},
     "params, peak": per_parameter("parameters_peak"), "grads, peak": per_parameter("gradients_peak"),
-    "peak": lambda row: f"{row['peak'] / row['num_parameters']:.3f}", "activations": "{activations_share:.0%}",
+    "peak": lambda row: f"{row['peak'] / row['num_parameters']:.3f}",
+    "activations": lambda row: f"{row['activations_peak'] / 2**20:.1f} MiB ({row['activations_share']:.0%})",
     "MiB of tensors": lambda row: f"{row['most_in_tensors'] / 2**20:.1f}", "resident": lambda row: f"{row['resident_peak'] / 2**20:.1f}",
 }  # fmt: skip
 
@@ -318,7 +319,7 @@ def main():
     )
     print(table_of(rows, COLUMNS))
     print(
-        "\nheld: between steps. peak: the most at one moment of a step. activations: their share of the peak.\n"
+        "\nheld: between steps. peak: the most at one moment of a step. activations: their own peak, and its share of the peak.\n"
         "MiB of tensors: the most, with the save at the end. resident: what the kernel says the process took at most, in "
         "MiB: libraries, MPI and the heap's own needs come on top of the tensors."
     )

@@ -14,6 +14,7 @@ import sys
 import traceback
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
@@ -22,12 +23,14 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from python_trainer import Gpt, load  # noqa: E402
+from torch.autograd.graph import saved_tensors_hooks  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.nn.utils import parameters_to_vector, vector_to_parameters  # noqa: E402
 from torch.optim import SGD, AdamW  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
 
 IMPORTS = {
@@ -41,9 +44,11 @@ IMPORTS = {
         SGD,
         Schedule1F1B,
         ZeroRedundancyOptimizer,
+        checkpoint,
         fully_shard,
         nullcontext,
         parameters_to_vector,
+        partial,
         vector_to_parameters,
     )
 } | {"torch": torch, "dist": dist, "F": F}
@@ -83,6 +88,8 @@ class Box:
     def __init__(self, start, box, rank, world_size):
         self.start, self.box, self.rank, self.world_size = start, box, rank, world_size
         self.steps = []
+        self.kept = {}  # by a step's forward for its backward: address -> bytes of activations
+        self.kept_bytes = 0
         self.dataset = read_documents(box["data"], start["shape"]["context"])
         self.model = Gpt(**start["shape"], is_tied=box["is_tied"])
         load(self.model, box["checkpoint"])
@@ -119,6 +126,7 @@ class Box:
     def batches(self):
         for step in range(self.start["num_steps"]):
             self.steps.append([])
+            self.kept.clear()
             yield self.batch(step)
 
     def rounds(self):
@@ -132,7 +140,15 @@ class Box:
             logits.float().flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=IGNORED
         )
         self.steps[-1].append((loss.item(), count(targets).item()))
+        self.kept_bytes = sum(self.kept.values())
         return loss
+
+    def keep(self, tensor):
+        """For autograd, which is about to save this tensor."""
+        is_state = any(tensor.data_ptr() == p.data_ptr() for p in self.model.parameters())
+        if tensor.is_floating_point() and tensor.dim() > 0 and not is_state:
+            self.kept[tensor.data_ptr()] = tensor.nbytes
+        return tensor
 
     def sums(self):
         """The sums of each step. A PipelineStage calls once more in the first one, to learn shapes
@@ -182,8 +198,12 @@ def run(start, box, rank, world_size, kept):
     this = Box(start, box, rank, world_size)
     names = IMPORTS | this.names()
     kept.append(names)
+    ours = box["kept_bytes"]  # by our forward, or 0: they are not compared
     try:
-        exec(compile(box["code"], box["name"], "exec"), names)
+        with saved_tensors_hooks(this.keep, lambda tensor: tensor) if ours else nullcontext():
+            exec(compile(box["code"], box["name"], "exec"), names)
+        if ours and this.kept_bytes != ours:
+            return f"forward keeps {this.kept_bytes:,} bytes, ours {ours:,}"
         check_sum(names, world_size)
     except AssertionError as error:
         return f"an assertion has failed: {error}"
