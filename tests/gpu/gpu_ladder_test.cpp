@@ -45,7 +45,7 @@ class GpuLadder : public RankTest {
     configuration.num_microbatches = 2;
     configuration.has_odd_width = false;  // widths for which there are fused attention kernels
     configuration.is_bf16 = is_bf16;
-    configuration.is_recomputed = false;
+    configuration.recompute = Recompute::kNone;
     TrainOptions options = options_of(configuration, texts_);
     options.device = at::kCUDA;
     options.data.is_pinned = true;

@@ -17,26 +17,29 @@ std::string Configuration::name() const {
       has_odd_width ? " odd" : " even", is_sequential ? " sequential" : " shuffled",
       is_bf16 ? " bf16" : " fp32", is_llama ? " llama" : " gpt2",
       has_other_products ? " other-products" : " faster-products",
-      is_recomputed ? " recomputed" : " kept");
+      recompute == Recompute::kNone    ? " kept"
+      : recompute == Recompute::kCheap ? " cheap"
+                                       : " blocks");
 }
 
 std::vector<Configuration> covering_set() {
   constexpr auto adamw = OptimizerKind::kAdamW, sgd = OptimizerKind::kSgd;
   constexpr auto windows = Rows::kWindows, documents = Rows::kDocuments;
   constexpr auto drop = Tail::kDrop, pad = Tail::kPad;
+  constexpr auto kept = Recompute::kNone, cheap = Recompute::kCheap, blocks = Recompute::kBlocks;
   return {
-      {1, true, 0.5, adamw, windows, drop, true, true, true, false, true, false, false},
-      {3, true, 0.5, adamw, documents, pad, true, true, false, false, false, true, true},
-      {3, false, 0.0, sgd, windows, pad, true, false, true, false, true, true, true},
-      {1, false, 0.5, sgd, documents, drop, false, true, true, true, false, true, false},
-      {3, false, 0.5, adamw, windows, drop, false, false, false, false, false, false, false},
-      {1, true, 0.0, sgd, documents, pad, false, false, false, true, false, false, false},
-      {3, true, 0.0, sgd, windows, drop, true, true, false, true, true, true, false},
-      {1, false, 0.0, adamw, documents, drop, true, false, false, true, true, false, false},
-      {1, false, 0.0, adamw, windows, pad, false, true, false, true, false, true, true},
-      {3, true, 0.5, sgd, documents, drop, false, false, false, false, true, false, true},
+      {1, true, 0.5, adamw, windows, drop, true, true, true, false, true, false, kept},
+      {3, true, 0.5, adamw, documents, pad, true, true, false, false, false, true, blocks},
+      {3, false, 0.0, sgd, windows, pad, true, false, true, false, true, true, blocks},
+      {1, false, 0.5, sgd, documents, drop, false, true, true, true, false, true, kept},
+      {3, false, 0.5, adamw, windows, drop, false, false, false, false, false, false, kept},
+      {1, true, 0.0, sgd, documents, pad, false, false, false, true, false, false, kept},
+      {3, true, 0.0, sgd, windows, drop, true, true, false, true, true, true, cheap},
+      {1, false, 0.0, adamw, documents, drop, true, false, false, true, true, false, kept},
+      {1, false, 0.0, adamw, windows, pad, false, true, false, true, false, true, blocks},
+      {3, true, 0.5, sgd, documents, drop, false, false, false, false, true, false, blocks},
       // Besides: on 2 and 4 ranks, some have no target in any step, and in some steps no rank has.
-      {1, true, 0.5, adamw, Rows::kChat, pad, false, true, true, false, false, false, false},
+      {1, true, 0.5, adamw, Rows::kChat, pad, false, true, true, false, false, false, cheap},
   };
 }
 
@@ -47,7 +50,8 @@ std::vector<Configuration> full_product() {
     all.push_back({bit(0) ? 3 : 1, bit(1), bit(2) ? 0.5 : 0.0,
                    bit(3) ? OptimizerKind::kAdamW : OptimizerKind::kSgd,
                    bit(4) ? Rows::kWindows : Rows::kDocuments, bit(5) ? Tail::kDrop : Tail::kPad,
-                   bit(6), bit(7), bit(8), bit(9), bit(10), bit(11), bit(12)});
+                   bit(6), bit(7), bit(8), bit(9), bit(10), bit(11),
+                   bit(12) ? Recompute::kBlocks : Recompute::kNone});
   }
   return all;
 }
@@ -86,7 +90,7 @@ TrainOptions options_of(const Configuration& configuration, const Texts& texts) 
   if (configuration.has_other_products)
     options.model.products =
         faster_products() == Products::kBlas ? Products::kOneDnn : Products::kBlas;
-  if (configuration.is_recomputed) options.model.recompute = Recompute::kBlocks;
+  options.model.recompute = configuration.recompute;
   if (configuration.is_bf16) options.model.precision.params = at::kBFloat16;
   options.data.rows = configuration.rows;
   options.data.source = configuration.rows == Rows::kWindows     ? texts.windows
