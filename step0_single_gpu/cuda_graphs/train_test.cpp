@@ -15,6 +15,12 @@ StateBytes held(const std::vector<const char*>& words) {
 TEST(CudaGraphs, AreForGpus) {
   EXPECT_EQ(held({}).parameters, held({"--device", "cuda"}).parameters);
   expect_throws<UsageError>([] { held({"--device", "cpu"}); }, {"--device is cpu"});
+  expect_throws<UsageError>(
+      [] {
+        held({"--recompute", "blocks"});
+      },
+      {"--recompute blocks", "--recompute cheap"});
+  EXPECT_EQ(held({"--recompute", "cheap"}).parameters, held({}).parameters);
 }
 
 }  // namespace
