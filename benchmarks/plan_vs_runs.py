@@ -56,13 +56,13 @@ def state_of(rank):
 def is_exact(facts, report):
     """Whether all ranks hold at most what the plans say, and none sends more than the first
     replica's."""
-    stages = facts["stages"]
+    replicas = report["world_size"] // facts["stages"]  # of a stage, which are neighbors
     for index, memory in enumerate(report["memory"]):
-        if state_of(memory) != list(facts["ranks"][index % stages]["at_most"].values()):
+        if state_of(memory) != list(facts["ranks"][index // replicas]["at_most"].values()):
             return False
     steps = len(report["losses"])
     for stage, rank in enumerate(facts["ranks"]):
-        if max(map(bytes_sent, report["traffic"][stage::stages])) * rank[
+        if max(map(bytes_sent, report["traffic"][stage * replicas :][:replicas])) * rank[
             "in_steps"
         ] != steps * bytes_sent(rank["sends"]):
             return False
@@ -152,6 +152,7 @@ def self_test():
     def report(gradients=8, bytes_sent=80):
         memory = {"parameters_peak": 8, "gradients_peak": gradients, "optimizer_peak": 16}
         return {
+            "world_size": 2,
             "memory": [memory, memory],
             "losses": [0, 0],
             "traffic": [{"all_reduce": {"bytes_sent": b}} for b in (bytes_sent, 78)],

@@ -6,6 +6,7 @@
 #include <bit>
 #include <utility>
 
+#include "common/comm/mesh.hpp"
 #include "common/core/check.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
@@ -176,8 +177,16 @@ std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world
 }
 
 Place place_of(const TrainOptions& options, int world_size, int rank) {
-  const int num_stages = num_stages_of(options, world_size);
-  return {num_stages, rank % num_stages, world_size / num_stages, rank / num_stages};
+  const MeshShape mesh = mesh_shape(world_size, num_stages_of(options, world_size));
+  return {mesh.num_stages, mesh.stage_of(rank), mesh.num_replicas, mesh.replica_of(rank)};
+}
+
+RankGroup Place::replicas() const {
+  return {.first = MeshShape{num_stages, num_replicas}.rank_of(stage, 0), .size = num_replicas};
+}
+
+RankGroup Place::stages() const {
+  return {.first = replica, .stride = num_replicas, .size = num_stages};
 }
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
@@ -205,14 +214,11 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
                         int rank) {
   const Place place = place_of(options, world_size, rank);
   const StagePlan stage = plan_stage(options, place.num_stages, place.stage);
-  const int first = place.replica * place.num_stages;  // the rank of this replica's first stage
-  const RankGroup stages = {.first = first, .size = place.num_stages};
-  const RankGroup replicas = {
-      .first = place.stage, .stride = place.num_stages, .size = place.num_replicas};
-  const RankGroup ends = {.first = first, .stride = place.num_stages - 1, .size = 2};
-  const RankGroup world = {.size = world_size};
+  const RankGroup stages = place.stages(), world = {.size = world_size};
+  const RankGroup ends = {
+      .first = stages.first, .stride = (stages.size - 1) * stages.stride, .size = 2};
 
-  SendPlan plan(steps, replicas);
+  SendPlan plan(steps, place.replicas());
   plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
   if (options.get<PipelineOptions>().docs_per_step > 0)  // each microbatch's are counted
     plan.each_microbatch({.phase = StepPhase::kStart, .numel = 1, .element_bytes = sizeof(double)});

@@ -10,6 +10,9 @@ namespace ladder::step8 {
 // A rank's place in the mesh.
 struct Place {
   int num_stages, stage, num_replicas, replica;
+
+  RankGroup replicas() const;  // of this stage
+  RankGroup stages() const;    // of this replica
 };
 Place place_of(const TrainOptions& options, int world_size, int rank);
 

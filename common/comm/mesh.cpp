@@ -24,10 +24,11 @@ Mesh Mesh::split(Communicator& all_ranks, int num_stages) {
               " stages, each on a rank of its own, and that does not divide ", size,
               size == 1 ? " rank" : " ranks", "; start a multiple of ", num_stages,
               " ranks, or choose a number of stages that divides ", size);
-  const auto pp_rank = [=](int rank) { return rank % num_stages; };
-  const auto dp_rank = [=](int rank) { return rank / num_stages; };
-  std::shared_ptr<Communicator> data_parallel = all_ranks.split_by(pp_rank);
-  std::shared_ptr<Communicator> stages = all_ranks.split_by(dp_rank);
+  const MeshShape shape = mesh_shape(size, num_stages);
+  std::shared_ptr<Communicator> data_parallel =
+      all_ranks.split_by([=](int rank) { return shape.stage_of(rank); });
+  std::shared_ptr<Communicator> stages =
+      all_ranks.split_by([=](int rank) { return shape.replica_of(rank); });
   Mesh mesh(all_ranks, *data_parallel, std::move(stages));
   mesh.own_data_parallel_ = std::move(data_parallel);
   return mesh;

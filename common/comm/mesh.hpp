@@ -6,12 +6,14 @@
 //   data_parallel  the same stage of all replicas, in the order of the replicas; it sums gradients
 //   stages         all stages of this replica, in their order; activations travel through it
 //
-// Neighboring ranks are neighboring stages: rank = dp_rank · num_stages + pp_rank. Four ranks and
-// two stages:
+// Machines are filled with ranks in their order, and links inside a machine are faster than those
+// between machines. Gradients are many more bytes than activations, so replicas are neighbors, and
+// stages are far apart: rank = pp_rank · num_replicas + dp_rank. Megatron-LM and torchtitan have the
+// same order. Four ranks and two stages:
 //
-//             stage 0   stage 1
-//   replica 0  rank 0    rank 1    stages: {0, 1} and {2, 3}
-//   replica 1  rank 2    rank 3    data_parallel: {0, 2} and {1, 3}
+//            replica 0  replica 1
+//   stage 0    rank 0     rank 1    data_parallel: {0, 1} and {2, 3}
+//   stage 1    rank 2     rank 3    stages: {0, 2} and {1, 3}
 //
 // Without a pipeline every rank is a replica of one stage.
 #pragma once
@@ -21,6 +23,21 @@
 #include "common/comm/communicator.hpp"
 
 namespace ladder {
+
+// Which place a rank has: nothing else knows the order.
+struct MeshShape {
+  int num_stages = 1;
+  int num_replicas = 1;
+
+  int stage_of(int rank) const { return rank / num_replicas; }
+  int replica_of(int rank) const { return rank % num_replicas; }
+  int rank_of(int stage, int replica) const { return stage * num_replicas + replica; }
+};
+
+// num_stages must divide num_ranks.
+inline MeshShape mesh_shape(int num_ranks, int num_stages) {
+  return {num_stages, num_ranks / num_stages};
+}
 
 // Lifetime: the communicators that were passed in must outlive the mesh and its copies. The groups
 //           made by split() belong to it, and to its copies, which share them.

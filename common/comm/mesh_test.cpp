@@ -53,14 +53,16 @@ TEST_ON_RANKS(MeshTest, ARankIsAStageOfAReplica) {
     const Mesh mesh = Mesh::split(comm_, num_stages);
     EXPECT_EQ(&mesh.world, &comm_);
     EXPECT_EQ(mesh.num_stages(), num_stages);
-    EXPECT_EQ(mesh.num_replicas(), size_ / num_stages);
-    EXPECT_EQ(mesh.dp_rank(), rank_ / num_stages);
-    EXPECT_EQ(mesh.pp_rank(), rank_ % num_stages);
+    const int num_replicas = size_ / num_stages;
+    EXPECT_EQ(mesh.num_replicas(), num_replicas);
+    EXPECT_EQ(mesh.dp_rank(), rank_ % num_replicas);
+    EXPECT_EQ(mesh.pp_rank(), rank_ / num_replicas);
+    const int first_replica = rank_ - rank_ % num_replicas;
     EXPECT_TRUE(bits_equal(world_ranks_in(mesh.data_parallel),
-                           at::arange(rank_ % num_stages, size_, num_stages, at::kInt)));
-    const int first_stage = rank_ - rank_ % num_stages;
+                           at::arange(first_replica, first_replica + num_replicas, at::kInt)));
     EXPECT_TRUE(bits_equal(world_ranks_in(mesh.stages),
-                           at::arange(first_stage, first_stage + num_stages, at::kInt)));
+                           at::arange(rank_ % num_replicas, size_, num_replicas, at::kInt)));
+    EXPECT_EQ(mesh_shape(size_, num_stages).rank_of(mesh.pp_rank(), mesh.dp_rank()), rank_);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/comm/mesh.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/data/tokenizer_source.hpp"
@@ -55,7 +56,8 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
   Json sends;
   for (const auto& [operation, counts] : traffic.items())
     if (counts["calls"] > 0) sends[operation] = counts;
-  return {{"holds", to_json(trainer.state_bytes(options, world_size, rank))},
+  return {{"rank", rank},
+          {"holds", to_json(trainer.state_bytes(options, world_size, rank))},
           {"at_most", peak},
           {"working", working ? Json(*working) : Json()},
           {"sends", sends},
@@ -205,11 +207,18 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   const std::int64_t num_parameters = layout_of(options).num_parameters;
   const int num_stages = trainer.num_stages(options, world_size);
   std::string text = describe_step(options, trainer, num_parameters, world_size);
+  const MeshShape mesh = mesh_shape(world_size, num_stages);
   std::vector<std::optional<std::int64_t>> working;  // by stage; other replicas need the same
   for (int stage = 0; stage < num_stages; ++stage)
-    working.push_back(trainer.working_bytes(options, world_size, stage));
+    working.push_back(trainer.working_bytes(options, world_size, mesh.rank_of(stage, 0)));
+  if (num_stages > 1) {
+    text += describe_ranks(world_size, [&](int rank) -> RankLines {
+      return {{"computes", concat("stage ", mesh.stage_of(rank),
+                                  mesh.num_replicas > 1 ? ", and sum its gradients" : "")}};
+    });
+  }
   text += describe_ranks(world_size, [&](int rank) {
-    return describe_rank(options, trainer, working[static_cast<std::size_t>(rank % num_stages)],
+    return describe_rank(options, trainer, working[static_cast<std::size_t>(mesh.stage_of(rank))],
                          num_parameters, world_size, rank);
   });
   double saved = 0;
@@ -227,7 +236,8 @@ Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world
   const std::int64_t rows_each = batch_shape(options).rows_per_sample;
   Json ranks = Json::array();
   for (int stage = 0; stage < num_stages; ++stage)
-    ranks.push_back(stage_json(options, trainer, world_size, stage));
+    ranks.push_back(stage_json(options, trainer, world_size,
+                               mesh_shape(world_size, num_stages).rank_of(stage, 0)));
   return {{"step", options.step},
           {"world_size", world_size},
           {"role", to_string(trainer.role)},

@@ -52,8 +52,12 @@ TEST(DryRunJson, ListsARankForEachStageOfAReplica) {
   const Json json = dry_run_json(trainer.options, trainer, 6);
   EXPECT_EQ(json["stages"], 3);
   EXPECT_EQ(json["ranks"].size(), 3u);
-  EXPECT_EQ(json["ranks"][2]["holds"]["parameters"], 102);
-  EXPECT_EQ(json["ranks"][2]["at_most"]["parameters"], 102);
+  EXPECT_EQ(json["ranks"][2]["rank"], 4);  // two replicas of stages 0 and 1 come before
+  EXPECT_EQ(json["ranks"][2]["holds"]["parameters"], 104);
+  EXPECT_EQ(json["ranks"][2]["at_most"]["parameters"], 104);
+  EXPECT_THAT(describe_run(trainer.options, trainer, 6),
+              HasSubstr("\nranks 2, 3 compute  stage 1, and sum its gradients\n"));
+  EXPECT_THAT(describe_run(trainer.options, trainer, 2), Not(HasSubstr("sum its gradients")));
 }
 
 // A sum over groups of ranks: each send has its own. Of three microbatches of 4 rows, the last one has 1.

@@ -59,7 +59,7 @@ def need_program(path):
 
 def show(commands, hosts, options):
     """Commands as a shell reads them back, in lines of up to 100 columns; and a row per rank. Hosts
-    are filled in order, so the stages of a pipeline's replica, which are neighbors, share a host.
+    are filled in order, so the replicas of a pipeline's stage, which are neighbors, share a host.
     """
     for command in commands:
         lines = [""]

@@ -46,18 +46,15 @@ class Rank:
     all ranks: when what they have sent will have arrived."""
 
     def __init__(self, number, facts, speed, link, arrivals):
-        self.number, self.num_ranks, self.facts = (
-            number,
-            len(facts["ranks"]),
-            facts["ranks"][number],
-        )
+        self.facts = facts["ranks"][number]
+        self.here = [rank["rank"] for rank in facts["ranks"]]  # one replica's, of the world
         self.speed, self.link, self.arrivals, self.microbatches = (
             speed,
             link,
             arrivals,
             facts["microbatches"],
         )
-        self.sharing = speed.sharing if self.num_ranks > 1 else 1
+        self.sharing = speed.sharing if len(self.here) > 1 else 1
         self.now = self.link_free = self.phase_done = self.computed = 0.0
         self.latest, self.waited_by = defaultdict(float), {}
         self.sends = defaultdict(list)
@@ -114,12 +111,11 @@ class Rank:
     def join(self, send, done):
         """Waits, also for the others of the group that are here: the slowest decides."""
         first, stride, size = send["group"]
-        others = [
-            rank for rank in range(first, first + stride * size, stride) if rank < self.num_ranks
-        ]
+        group = range(first, first + stride * size, stride) if size > 1 else ()
+        others = [rank for rank in self.here if rank in group]
         keys = [(send["phase"], first, stride, size, send["elements"], rank) for rank in others]
         if len(others) > 1:
-            self.arrivals[keys[others.index(self.number)]] = done
+            self.arrivals[keys[others.index(self.facts["rank"])]] = done
             while not all(key in self.arrivals for key in keys):
                 yield
             done = max(self.arrivals[key] for key in keys)

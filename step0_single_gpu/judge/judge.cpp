@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "common/comm/mesh.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -156,7 +157,8 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
   TrainOptions options = wanted;
   const int num_stages = judged_.trainer.num_stages(options, watch.size());
   if (judged_.trainer.starts_by_broadcast)
-    options.seed += static_cast<std::uint64_t>(watch.rank() / num_stages);
+    options.seed +=
+        static_cast<std::uint64_t>(mesh_shape(watch.size(), num_stages).replica_of(watch.rank()));
   const auto run = [&] {
     const MemoryReading before = read_memory();
     trained.reports.push_back(judged_.trainer.train(options, watch));

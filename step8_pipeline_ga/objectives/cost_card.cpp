@@ -58,8 +58,7 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
                         int rank) {
   const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   const step8::Place place = step8::place_of(options, world_size, rank);
-  SendPlan more(steps,
-                {.first = place.stage, .stride = place.num_stages, .size = place.num_replicas});
+  SendPlan more(steps, place.replicas());
   if (has_second_model(objective))
     step8::add_forward_sends(more, options, place,
                              plan_stage(options, place.num_stages, place.stage).cut);

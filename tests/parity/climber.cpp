@@ -6,6 +6,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "common/comm/mesh.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/start.hpp"
@@ -91,7 +92,7 @@ FinishedRun Climber::expect_oracle(const FinishedRun& run, const TrainOptions& o
 void Climber::start_apart(int num_ranks, const Trainer& rung, TrainOptions& options) const {
   if (!rung.starts_by_broadcast) return;
   const int num_stages = rung.num_stages(options, num_ranks);
-  options.seed += static_cast<std::uint64_t>(rank() / num_stages);
+  options.seed += static_cast<std::uint64_t>(mesh_shape(num_ranks, num_stages).replica_of(rank()));
 }
 
 std::string Climber::folder_for(const std::string& name) {
