@@ -74,6 +74,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
                                    throughput, collectives, overlap, bubble, rounds; speed, ddp, zero and pipeline (against PyTorch in
                                    Python); diloco (against data parallelism, on a slow link); ideas (each
                                    step with its idea and without, over a link);
+                                   batch (how many rows of a step pay, and with which learning rate);
                                    plan (what ./ladder plan predicts against what runs take);
                                    goodput (with workers that are killed); precision (16 bits against fp32);
                                    gpu (GPT-2 124M against PyTorch on an NVIDIA GPU) and gpu_kernels (against the

@@ -33,7 +33,7 @@ QUICK_TESTS = [
     r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_",
 ]
 SCRIPTS = "check_course check_figures code_blocks check_repository_files measure_course compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
-BENCHMARKS = "memory_vs_theory processes diloco_vs_ddp goodput_vs_kills plan_vs_runs precision_vs_fp32 gpu_vs_python ideas_vs_without overlap_vs_waiting rounds_vs_formula".split()
+BENCHMARKS = "batch_vs_noise memory_vs_theory processes diloco_vs_ddp goodput_vs_kills plan_vs_runs precision_vs_fp32 gpu_vs_python ideas_vs_without overlap_vs_waiting rounds_vs_formula".split()
 TEXT_CHECKS = [
     ["scripts/check_links"],
     ["scripts/check_course"],
