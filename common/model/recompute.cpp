@@ -40,8 +40,6 @@ Edge run_again(const Call& call, const at::Tensor& input) {
   return torch::autograd::impl::gradient_edge(call.layer->forward(input));
 }
 
-// `anchor` makes autograd call backward where only parameters need a gradient. These are no inputs:
-// they get theirs inside.
 struct Recomputed : torch::autograd::Function<Recomputed> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& /*anchor*/, const c10::intrusive_ptr<Call>& call) {
@@ -65,13 +63,6 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   }
 };
 
-using Watched = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-
-// Of the layer that computes on this thread. Weak: a note keeps no tensor in memory, and no other one
-// can be taken for it.
-using Notes = std::vector<std::pair<Watched, Recipe>>;
-thread_local Notes* current_notes = nullptr;
-
 }  // namespace
 
 std::function<at::Tensor(const at::Tensor&)> recomputed(const Layer& layer) {
@@ -82,35 +73,11 @@ std::function<at::Tensor(const at::Tensor&)> recomputed(const Layer& layer) {
         (input.requires_grad() ||
          std::ranges::any_of(parameters, [](const auto& p) { return p.tensor.requires_grad(); }));
     if (!trains) return layer->forward(input);
+    // Makes autograd call backward where only parameters need a gradient. These are no inputs: they
+    // get theirs inside.
     const at::Tensor anchor = at::empty({0}).set_requires_grad(true);
     return Recomputed::apply(input, anchor, c10::make_intrusive<Call>(layer));
   };
-}
-
-std::function<at::Tensor(const at::Tensor&)> with_recipes(const Layer& layer) {
-  return [forward = layer.forward](const at::Tensor& input) {
-    Notes notes;
-    struct Scope {
-      explicit Scope(Notes* own) : outer(std::exchange(current_notes, own)) {}
-      ~Scope() { current_notes = outer; }
-      Notes* outer;
-    } const scope(at::GradMode::is_enabled() ? &notes : nullptr);
-    return forward(input);
-  };
-}
-
-at::Tensor noted(const at::Tensor& output, const Recipe& recipe) {
-  if (current_notes != nullptr)
-    current_notes->emplace_back(Watched(output.getIntrusivePtr()), recipe);
-  return output;
-}
-
-const Recipe* recipe_of(const at::Tensor& output) {
-  if (current_notes == nullptr) return nullptr;
-  const auto found = std::ranges::find_if(*current_notes, [&](const auto& note) {
-    return note.first._unsafe_get_target() == output.unsafeGetTensorImpl();
-  });
-  return found == current_notes->end() ? nullptr : &found->second;
 }
 
 }  // namespace ladder
