@@ -24,21 +24,22 @@ using torch::autograd::variable_list;
 
 // One call of a layer: how to make it again.
 struct Call : torch::CustomClassHolder {
-  explicit Call(std::shared_ptr<const Layer> called) : layer(std::move(called)) {}
   std::shared_ptr<const Layer> layer;
   // Of the thread that forward ran on, at that time.
   WeightGradientQueue* queue = DeferWeightGradients::current();
   TraceLog* log = TraceLog::current();
-};
 
-// Where a backward through the layer begins. The output itself is not needed for it.
-Edge run_again(const Call& call, const at::Tensor& input) {
-  const at::AutoGradMode with_graph(true);
-  const DeferWeightGradients deferred(call.queue);
-  const TraceScope traced(call.log);  // on a GPU, backward runs on a thread of autograd
-  const Span span("recompute");
-  return torch::autograd::impl::gradient_edge(call.layer->forward(input));
-}
+  explicit Call(std::shared_ptr<const Layer> called) : layer(std::move(called)) {}
+
+  // Returns where a backward through the layer begins. The output itself is not needed for it.
+  Edge make_again(const at::Tensor& input) const {
+    const at::AutoGradMode with_graph(true);
+    const DeferWeightGradients deferred(queue);
+    const TraceScope traced(log);  // on a GPU, backward runs on a thread of autograd
+    const Span span("recompute");
+    return torch::autograd::impl::gradient_edge(layer->forward(input));
+  }
+};
 
 struct Recomputed : torch::autograd::Function<Recomputed> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
@@ -55,7 +56,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     const at::Tensor given = context->get_saved_variables()[0];
     const at::Tensor input = given.detach().set_requires_grad(given.requires_grad());
     const auto call = context->saved_data["call"].toCapsule();
-    const Edge output = run_again(static_cast<const Call&>(*call), input);
+    const Edge output = static_cast<const Call&>(*call).make_again(input);
     torch::autograd::Engine::get_default_engine().execute(
         {output}, {outputs[0]}, /*keep_graph=*/false, /*create_graph=*/false,
         /*accumulate_grad=*/true);
@@ -65,7 +66,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
 
 }  // namespace
 
-std::function<at::Tensor(const at::Tensor&)> recomputed(const Layer& layer) {
+LayerForward recomputed(const Layer& layer) {
   return [layer = std::make_shared<const Layer>(layer)](const at::Tensor& input) {
     const auto& parameters = layer->unit.tensors;
     const bool trains =

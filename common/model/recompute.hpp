@@ -24,11 +24,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-
 #include "common/model/model.hpp"
 
 namespace ladder {
+
+using LayerForward = decltype(Layer::forward);
 
 // Returns what does what layer.forward does, and keeps for backward only the input. `layer` must
 // compute the same in every call: nothing random, nothing that it counts. Its unit must list all
@@ -39,6 +39,6 @@ namespace ladder {
 //           input was changed in place, autograd refuses, as ever.
 // Lifetime: the queue of weight gradients and the trace that were current in forward outlive its
 //           backward.
-std::function<at::Tensor(const at::Tensor& input)> recomputed(const Layer& layer);
+LayerForward recomputed(const Layer& layer);
 
 }  // namespace ladder
