@@ -9,6 +9,7 @@
 #include "common/core/seed.hpp"
 #include "common/model/family.hpp"
 #include "common/model/modules.hpp"
+#include "common/model/recipes.hpp"
 #include "common/model/recompute.hpp"
 
 namespace ladder {

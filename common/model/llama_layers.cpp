@@ -13,7 +13,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/core/precision.hpp"
-#include "common/model/recompute.hpp"
+#include "common/model/recipes.hpp"
 
 namespace ladder {
 

@@ -17,11 +17,11 @@ enum class ModelFamily {
   kNumFamilies
 };
 
-// What backward computes again, instead of keeping it from forward on (recompute.hpp).
+// What backward computes again, instead of keeping it from forward on.
 enum class Recompute {
   kNone,
-  kCheap,   // norms and activation functions of blocks
-  kBlocks,  // each block, from its input
+  kCheap,   // norms and activation functions of blocks (recipes.hpp)
+  kBlocks,  // each block, from its input (recompute.hpp)
 };
 
 struct ModelOptions {

@@ -15,7 +15,7 @@
 
 #include "common/core/precision.hpp"
 #include "common/model/gelu.hpp"
-#include "common/model/recompute.hpp"
+#include "common/model/recipes.hpp"
 #include "common/model/weight_gradients.hpp"
 
 namespace ladder {

@@ -24,24 +24,23 @@ using torch::autograd::variable_list;
 
 // One call of a layer: how to make it again.
 struct Call : torch::CustomClassHolder {
-  explicit Call(std::shared_ptr<const Layer> called) : layer(std::move(called)) {}
   std::shared_ptr<const Layer> layer;
   // Of the thread that forward ran on, at that time.
   WeightGradientQueue* queue = DeferWeightGradients::current();
   TraceLog* log = TraceLog::current();
+
+  explicit Call(std::shared_ptr<const Layer> called) : layer(std::move(called)) {}
+
+  // Returns where a backward through the layer begins. The output itself is not needed for it.
+  Edge make_again(const at::Tensor& input) const {
+    const at::AutoGradMode with_graph(true);
+    const DeferWeightGradients deferred(queue);
+    const TraceScope traced(log);  // on a GPU, backward runs on a thread of autograd
+    const Span span("recompute");
+    return torch::autograd::impl::gradient_edge(layer->forward(input));
+  }
 };
 
-// Where a backward through the layer begins. The output itself is not needed for it.
-Edge run_again(const Call& call, const at::Tensor& input) {
-  const at::AutoGradMode with_graph(true);
-  const DeferWeightGradients deferred(call.queue);
-  const TraceScope traced(call.log);  // on a GPU, backward runs on a thread of autograd
-  const Span span("recompute");
-  return torch::autograd::impl::gradient_edge(call.layer->forward(input));
-}
-
-// `anchor` makes autograd call backward where only parameters need a gradient. These are no inputs:
-// they get theirs inside.
 struct Recomputed : torch::autograd::Function<Recomputed> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& /*anchor*/, const c10::intrusive_ptr<Call>& call) {
@@ -57,7 +56,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     const at::Tensor given = context->get_saved_variables()[0];
     const at::Tensor input = given.detach().set_requires_grad(given.requires_grad());
     const auto call = context->saved_data["call"].toCapsule();
-    const Edge output = run_again(static_cast<const Call&>(*call), input);
+    const Edge output = static_cast<const Call&>(*call).make_again(input);
     torch::autograd::Engine::get_default_engine().execute(
         {output}, {outputs[0]}, /*keep_graph=*/false, /*create_graph=*/false,
         /*accumulate_grad=*/true);
@@ -65,16 +64,9 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   }
 };
 
-using Watched = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-
-// Of the layer that computes on this thread. Weak: a note keeps no tensor in memory, and no other one
-// can be taken for it.
-using Notes = std::vector<std::pair<Watched, Recipe>>;
-thread_local Notes* current_notes = nullptr;
-
 }  // namespace
 
-std::function<at::Tensor(const at::Tensor&)> recomputed(const Layer& layer) {
+LayerForward recomputed(const Layer& layer) {
   return [layer = std::make_shared<const Layer>(layer)](const at::Tensor& input) {
     const auto& parameters = layer->unit.tensors;
     const bool trains =
@@ -82,35 +74,11 @@ std::function<at::Tensor(const at::Tensor&)> recomputed(const Layer& layer) {
         (input.requires_grad() ||
          std::ranges::any_of(parameters, [](const auto& p) { return p.tensor.requires_grad(); }));
     if (!trains) return layer->forward(input);
+    // Makes autograd call backward where only parameters need a gradient. These are no inputs: they
+    // get theirs inside.
     const at::Tensor anchor = at::empty({0}).set_requires_grad(true);
     return Recomputed::apply(input, anchor, c10::make_intrusive<Call>(layer));
   };
-}
-
-std::function<at::Tensor(const at::Tensor&)> with_recipes(const Layer& layer) {
-  return [forward = layer.forward](const at::Tensor& input) {
-    Notes notes;
-    struct Scope {
-      explicit Scope(Notes* own) : outer(std::exchange(current_notes, own)) {}
-      ~Scope() { current_notes = outer; }
-      Notes* outer;
-    } const scope(at::GradMode::is_enabled() ? &notes : nullptr);
-    return forward(input);
-  };
-}
-
-at::Tensor noted(const at::Tensor& output, const Recipe& recipe) {
-  if (current_notes != nullptr)
-    current_notes->emplace_back(Watched(output.getIntrusivePtr()), recipe);
-  return output;
-}
-
-const Recipe* recipe_of(const at::Tensor& output) {
-  if (current_notes == nullptr) return nullptr;
-  const auto found = std::ranges::find_if(*current_notes, [&](const auto& note) {
-    return note.first._unsafe_get_target() == output.unsafeGetTensorImpl();
-  });
-  return found == current_notes->end() ? nullptr : &found->second;
 }
 
 }  // namespace ladder

@@ -14,51 +14,31 @@
 // use_reentrant=True).
 //
 // The second forward must be the first one again, so it runs as that one did: its linear layers are
-// bound to the same queue of weight gradients, and its input needs a gradient only if it did before.
-// The backward inside is autograd's: it adds to each parameter's .grad, and calls the hooks of the
-// parameters, once. Hooks on the layer's output fire before it. Parameters are read again, so
-// whoever takes them away (ZeRO-3) has them back by then. Without gradients (an evaluation, a text
-// that is generated) nothing is kept and nothing computed twice.
+// bound to the same queue of weight gradients, it is a span "recompute" of the same trace, and its
+// input needs a gradient only if it did before. The backward inside is autograd's: it adds to each
+// parameter's .grad, and calls the hooks of the parameters, once. Hooks on the layer's output fire
+// before it. Parameters are read again, so whoever takes them away (ZeRO-3) has them back by then.
+// Without gradients (an evaluation, a text that is generated) nothing is kept and nothing computed
+// twice.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-#include <vector>
-
 #include "common/model/model.hpp"
 
 namespace ladder {
+
+using LayerForward = decltype(Layer::forward);
 
 // Returns what does what layer.forward does, and keeps for backward only the input. `layer` must
 // compute the same in every call: nothing random, nothing that it counts. Its unit must list all
 // parameters that it reads.
 //
 // Backward: once for each forward, with retain_graph more often. A gradient of the gradient is
-//           refused with a CheckError. If the graph is gone, autograd refuses, as ever.
+//           refused with a CheckError that names --recompute none. If the graph is gone, or the
+//           input was changed in place, autograd refuses, as ever.
 // Lifetime: the queue of weight gradients and the trace that were current in forward outlive its
 //           backward.
-std::function<at::Tensor(const at::Tensor& input)> recomputed(const Layer& layer);
-
-// ---- What is cheap to compute ------------------------------------------------------------------
-//
-// A product keeps its input, for its weight's gradient. Where a norm or an activation function has
-// made that input, both ends are kept: the function keeps its own input as well. It is cheap to call
-// again, so the product can do that, and keep nothing.
-
-// A tensor, as what it is made from: tensors that somebody keeps anyway.
-struct Recipe {
-  std::vector<at::Tensor> from;
-  std::function<at::Tensor(const std::vector<at::Tensor>& from)> make;  // the same bits each time
-};
-
-// Returns what does what layer.forward does, in whose products recipes take the place of inputs.
-std::function<at::Tensor(const at::Tensor& input)> with_recipes(const Layer& layer);
-
-// For functions that are cheap to call: notes how they have made this output, if a layer with
-// recipes is computing and there is a graph. Returns the output.
-at::Tensor noted(const at::Tensor& output, const Recipe& recipe);
-// For products: the recipe of this very tensor, or null. It is valid until the layer's forward ends.
-const Recipe* recipe_of(const at::Tensor& output);
+LayerForward recomputed(const Layer& layer);
 
 }  // namespace ladder
