@@ -69,9 +69,11 @@ TEST(SimulatedRanks, HoldMemoryOfTheirOwnOnlyWhereThereAreSeveral) {
   const std::int64_t before = read_memory().total_live_bytes;
   const SimulatedRanks one(1, grads);
   EXPECT_EQ(read_memory().total_live_bytes, before);
-  const SimulatedRanks two(2, grads);
-  EXPECT_EQ(read_memory().total_live_bytes - before, 4 * model.layout().numel);
-  EXPECT_EQ(read_memory().other_bytes.at("simulated ranks"), 4 * model.layout().numel);
+  for (const auto& [num_ranks, sums] : {std::pair{2, 1}, {3, 1}, {4, 2}, {7, 2}, {8, 3}, {9, 3}}) {
+    const SimulatedRanks several(num_ranks, grads);
+    EXPECT_EQ(read_memory().total_live_bytes - before, 4 * sums * model.layout().numel);
+    EXPECT_EQ(read_memory().other_bytes.at("simulated ranks"), 4 * sums * model.layout().numel);
+  }
 }
 
 }  // namespace
