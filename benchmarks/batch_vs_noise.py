@@ -112,9 +112,10 @@ def main():
     arguments, options = parser.parse_known_args()
     program = trainer_in(arguments.build, PROGRAMS)
     noise, losses = [], {}
-    with tempfile.TemporaryDirectory() as out, Progress(
-        4 + len(OF_NOISE) + len(BATCHES) * len(RATES)
-    ) as progress:
+    with (
+        tempfile.TemporaryDirectory() as out,
+        Progress(4 + len(OF_NOISE) + len(BATCHES) * len(RATES)) as progress,
+    ):
         words = [*batch(4), "--steps", ROWS // 4, "--lr", 0.008, "--warmup-steps", 100]
         words += ["--lr-schedule", "constant", "--save-every", 64, "--keep", 0]
         run_all([[program, *MODEL, *words, *options, "--quiet", "--out", out]])

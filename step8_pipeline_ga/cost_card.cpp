@@ -214,7 +214,7 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
                         int rank) {
   const Place place = place_of(options, world_size, rank);
   const StagePlan stage = plan_stage(options, place.num_stages, place.stage);
-  const RankGroup stages = place.stages(), world = {.size = world_size};
+  const RankGroup stages = place.stages();
   const RankGroup ends = {
       .first = stages.first, .stride = (stages.size - 1) * stages.stride, .size = 2};
 
@@ -242,7 +242,8 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
   }
   plan.sum_of_doubles(StepPhase::kGradients, stage.num_norm_blocks, stages);
   plan.sum_of_doubles(StepPhase::kEnd, stage.num_norm_blocks, stages);
-  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums, world);
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums, stages);
   return plan.sends();
 }
 

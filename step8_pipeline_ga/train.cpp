@@ -58,7 +58,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm,
     }
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);
-    const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
+    const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh);
     run.end_step({sums.loss, clip.norm, param_norm, denominator, sums.is_stop_requested,
                   join(metrics, objective->take_metrics())});
     if (run.should_save()) run.save(state());

@@ -34,4 +34,9 @@ Mesh Mesh::split(Communicator& all_ranks, int num_stages) {
   return mesh;
 }
 
+void all_reduce_sum(std::span<double> values, const Mesh& mesh, CallSite where) {
+  all_reduce_sum(values, mesh.data_parallel, where);
+  all_reduce_sum(values, mesh.stages, where);
+}
+
 }  // namespace ladder

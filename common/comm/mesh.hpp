@@ -19,6 +19,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "common/comm/communicator.hpp"
 
@@ -70,5 +71,11 @@ struct Mesh {
   std::shared_ptr<Communicator> own_data_parallel_;  // null: the mesh does not own the group
   std::shared_ptr<Communicator> own_stages_;
 };
+
+// Sums over all ranks, of which only those of one stage have a value: over its replicas, then over
+// the stages. Bit for bit the sum of as many ranks without a pipeline, whose tree has no place for
+// the zeros of other stages. Collective, blocking.
+void all_reduce_sum(std::span<double> values, const Mesh& mesh,
+                    CallSite where = CallSite::current());
 
 }  // namespace ladder

@@ -7,7 +7,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/comm/self_communicator.hpp"
@@ -97,6 +99,18 @@ TEST_ON_RANKS(MeshTest, TrafficOfTheGroupsIsTheWorlds) {
     EXPECT_EQ(sent, expected) << num_stages << " stages";
     EXPECT_EQ(mesh.stages.traffic(), comm_.traffic());
     EXPECT_EQ(mesh.data_parallel.traffic(), comm_.traffic());
+  }
+}
+
+// The last stage has values. Three replicas of two stages show the difference: over all six ranks,
+// the tree is x0 + (x1 + x2).
+TEST_ON_RANKS(MeshTest, SumsOfOneStageAreThoseOfItsReplicasAlone) {
+  for (const int num_stages : possible_num_stages()) {
+    const Mesh mesh = Mesh::split(comm_, num_stages);
+    const double own = std::pow(10.0, 8 * (mesh.dp_rank() % 3)) / 3;
+    double value = mesh.pp_rank() + 1 == num_stages ? own : 0;
+    all_reduce_sum(std::span(&value, 1), mesh);
+    EXPECT_EQ(value, all_reduce_sum(own, mesh.data_parallel));
   }
 }
 

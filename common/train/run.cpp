@@ -454,10 +454,23 @@ void Run::finish(const TrainState& state) {
   }
 }
 
-StepSums all_reduce_sum(const StepSums& own, Communicator& comm, CallSite where) {
+namespace {
+
+template <class Group>
+StepSums summed(const StepSums& own, Group& group, CallSite where) {
   std::array<double, 2> sums = {own.loss, own.is_stop_requested ? 1.0 : 0.0};
-  all_reduce_sum(sums, comm, where);
+  all_reduce_sum(sums, group, where);
   return {sums[0], sums[1] > 0};
+}
+
+}  // namespace
+
+StepSums all_reduce_sum(const StepSums& own, Communicator& comm, CallSite where) {
+  return summed(own, comm, where);
+}
+
+StepSums all_reduce_sum(const StepSums& own, const Mesh& mesh, CallSite where) {
+  return summed(own, mesh, where);
 }
 
 }  // namespace ladder

@@ -179,5 +179,8 @@ struct StepSums {
 // Sums over all ranks in one all-reduce of two doubles. Collective, blocking.
 StepSums all_reduce_sum(const StepSums& own, Communicator& comm,
                         CallSite where = CallSite::current());
+// The same in two: over the replicas of each stage, then over the stages, of which one has the loss.
+StepSums all_reduce_sum(const StepSums& own, const Mesh& mesh,
+                        CallSite where = CallSite::current());
 
 }  // namespace ladder

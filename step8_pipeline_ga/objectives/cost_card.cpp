@@ -63,8 +63,10 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
     step8::add_forward_sends(more, options, place,
                              plan_stage(options, place.num_stages, place.stage).cut);
   add_gathered_scores(more, options, place);
-  if (const std::int64_t sums = num_metric_sums(objective); sums > 0)
-    more.sum_of_doubles(StepPhase::kEnd, sums, {.size = world_size});
+  if (const std::int64_t sums = num_metric_sums(objective); sums > 0) {
+    more.sum_of_doubles(StepPhase::kEnd, sums);
+    more.sum_of_doubles(StepPhase::kEnd, sums, place.stages());
+  }
   std::vector<Send> sends = step8::sends(options, steps, world_size, rank);
   sends.insert(sends.end(), more.sends().begin(), more.sends().end());
   return sends;

@@ -283,9 +283,7 @@ class Dpo final : public StepObjective {
     }
   }
 
-  Metrics take_metrics() override {
-    return dpo_metrics(take_sums(sums_, kNumDpoSums, mesh_.world));
-  }
+  Metrics take_metrics() override { return dpo_metrics(take_sums(sums_, kNumDpoSums, mesh_)); }
 
  private:
   const DpoOptions& own() const { return options_.get<ObjectiveOptions>().dpo; }

@@ -201,7 +201,7 @@ class SelfDistillation final : public StepObjective {
 
   Metrics take_metrics() override {
     const auto size = static_cast<std::size_t>(1 + own().prototypes);
-    return distillation_metrics(take_sums(sums_, size, mesh_.world));
+    return distillation_metrics(take_sums(sums_, size, mesh_));
   }
 
  private:

@@ -43,10 +43,10 @@ double evaluate(PipelineRunner& pipeline, StepObjective& objective, const Microb
   return sum / objective.count(batches);
 }
 
-MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world) {
+MetricSums take_sums(MetricSums& own, std::size_t size, const Mesh& mesh) {
   MetricSums sums = std::exchange(own, {});
   sums.resize(size);  // only last stages have scored anything
-  all_reduce_sum(sums, world);
+  all_reduce_sum(sums, mesh);
   return sums;
 }
 

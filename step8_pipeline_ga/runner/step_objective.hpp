@@ -68,6 +68,6 @@ double evaluate(PipelineRunner& pipeline, StepObjective& objective, const Microb
 
 // Adds up what the objectives of all ranks have summed, `size` numbers, and clears this rank's.
 // Collective, blocking.
-MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world);
+MetricSums take_sums(MetricSums& own, std::size_t size, const Mesh& mesh);
 
 }  // namespace ladder
