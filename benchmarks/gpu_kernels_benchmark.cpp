@@ -26,7 +26,7 @@
 
 #include "benchmarks/training_process.hpp"
 #include "common/comm/nccl/fold_kernel.hpp"
-#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/tree_fold.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
@@ -142,7 +142,8 @@ void fold_kernel(benchmark::State& state) {
   for (std::int64_t rank = 0; rank < state.range(0); ++rank)
     pieces.push_back(data_of(received[rank]));
   measure(state, 4 * (state.range(0) + 1) * kElements, [&] {
-    fold_on_gpu(pieces, data_of(target), at::kFloat, kElements, at::cuda::getCurrentCUDAStream());
+    fold_on_gpu(pieces, /*own=*/0, data_of(target), at::kFloat, kElements,
+                at::cuda::getCurrentCUDAStream());
   });
 }
 

@@ -21,9 +21,9 @@ std::vector<Send> sends(const TrainOptions& /*options*/, const StepsTaken& /*ste
 
 std::int64_t working_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
   const std::int64_t num_ranks = options.get<OracleOptions>().simulate_ranks;
-  const double sum_over_ranks =
-      num_ranks > 1 ? 4.0 * static_cast<double>(layout_of(options).numel) : 0;
-  return ladder::working_bytes(options, {.in_backward = sum_over_ranks, .after = sum_over_ranks},
+  const double sums_over_ranks =
+      4.0 * static_cast<double>(most_waiting_sums(num_ranks) * layout_of(options).numel);
+  return ladder::working_bytes(options, {.in_backward = sums_over_ranks, .after = sums_over_ranks},
                                num_ranks);
 }
 

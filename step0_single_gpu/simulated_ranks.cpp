@@ -1,7 +1,10 @@
 #include "step0_single_gpu/simulated_ranks.hpp"
 
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/empty.h>
 
+#include <bit>
+
+#include "common/comm/tree_sum.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 
@@ -11,21 +14,31 @@ SimulatedRanks::SimulatedRanks(std::int64_t num_ranks, FlatGradients& grads)
     : num_ranks_(num_ranks), grads_(grads) {
   if (num_ranks == 1) return;
   const MemoryScope scope(MemoryCategory::kOther, "simulated ranks");
-  sum_over_ranks_ = at::zeros_like(grads.flat());
+  waiting_ =
+      at::empty({most_waiting_sums(num_ranks), grads.layout().numel}, grads.flat().options());
 }
 
 double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
                                             const Microbatches& global_batch, double num_targets) {
   if (num_ranks_ == 1) return ladder::accumulate_gradients(loss_sum, global_batch, num_targets);
-  double loss = 0;
-  for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
+  // The sum that has been completed last is in `grads_`. It waits elsewhere while the next rank
+  // computes.
+  std::int64_t num_waiting = 0;
+  const auto play = [&](int rank) {
+    if (rank > 0) waiting_[num_waiting++].copy_(grads_.flat());
     grads_.zero();
-    loss += ladder::accumulate_gradients(loss_sum, rows_of_rank(global_batch, rank, num_ranks_),
-                                         num_targets);
-    rank == 0 ? sum_over_ranks_.copy_(grads_.flat()) : sum_over_ranks_.add_(grads_.flat());
-  }
-  grads_.flat().copy_(sum_over_ranks_);
-  return loss;
+    return ladder::accumulate_gradients(loss_sum, rows_of_rank(global_batch, rank, num_ranks_),
+                                        num_targets);
+  };
+  const auto add = [&](double left, double right) {
+    grads_.flat().add_(waiting_[--num_waiting]);
+    return left + right;
+  };
+  return tree_sum(0, static_cast<int>(num_ranks_), play, add);
+}
+
+std::int64_t most_waiting_sums(std::int64_t num_ranks) {
+  return std::bit_width(static_cast<std::uint64_t>(num_ranks)) - 1;
 }
 
 BatchStream global_batches(const DataOptions& options, std::int64_t num_ranks) {

@@ -6,7 +6,7 @@
 // order of steps 1 to 5, which reduce once per step, so that a parallel run can be compared with a
 // single process bit by bit:
 //
-//   (r0m0 + r0m1 + …) + (r1m0 + r1m1 + …) + …
+//   (r0m0 + r0m1 + …) + (r1m0 + r1m1 + …)     on two ranks; on more, a tree (tree_sum.hpp)
 //
 // Steps 6 and 7 reduce after every microbatch. With several microbatches they equal step 0 if sums
 // are exact (exact_sums.hpp), and up to rounding otherwise.
@@ -31,7 +31,7 @@ struct OracleOptions {
     table.heading("Oracle");
     table
         .number("--simulate-ranks", simulate_ranks, {1, kMostRanks},
-                "play this many ranks in one process, adding up in their order")
+                "play this many ranks in one process, adding up as they would")
         .changes_no_bits();  // a resumed run says so of ranks in general
   }
   void finalize(const TrainOptions& options) const {
@@ -48,8 +48,8 @@ struct OracleOptions {
 class SimulatedRanks {
  public:
   // Lifetime: `grads` outlives this.
-  // Memory:   none for one rank; otherwise 4 bytes per element for the sum over ranks, counted as
-  //           other, "simulated ranks".
+  // Memory:   none for one rank; otherwise 4 bytes per element for each sum over some ranks that
+  //           waits, counted as other, "simulated ranks".
   SimulatedRanks(std::int64_t num_ranks, FlatGradients& grads);
 
   // Does what accumulate_gradients() on all ranks and the reduction after it would do: leaves the
@@ -60,8 +60,11 @@ class SimulatedRanks {
  private:
   std::int64_t num_ranks_;
   FlatGradients& grads_;
-  at::Tensor sum_over_ranks_;  // [layout.numel]
+  at::Tensor waiting_;  // sums over some ranks [most_waiting_sums(num_ranks), layout.numel]
 };
+
+// How many sums wait at once while the ranks' tree is added up: log2(num_ranks), rounded down.
+std::int64_t most_waiting_sums(std::int64_t num_ranks);
 
 // The stream of global microbatches, each with num_ranks times as many rows. An epoch's tail is
 // dropped or padded so that the ranks share it equally. With Deal::kMicrobatches, the stream of all

@@ -17,7 +17,7 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
                         int rank);
 
-// The activations of a microbatch, and the token ids of a step; for an oracle also the sum over its
+// The activations of a microbatch, and the token ids of a step; for an oracle also sums over its
 // ranks.
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
 
@@ -25,7 +25,7 @@ inline Trainer trainer() {
   return {
       .step = "step0_single_gpu",
       .role = RankRole::kAlone,
-      .keeps = {"simulated ranks"},  // the sum over them, which is no state of theirs
+      .keeps = {"simulated ranks"},  // sums over them, which are no state of theirs
       .train = train,
       .state_bytes = state_bytes,
       .sends = sends,

@@ -83,12 +83,12 @@ TEST_F(Step0Test, ClippingLosesNoGradientIn16Bits) {
   EXPECT_NE(hash_with(0x1p-27, 0x1p22), wanted);
 }
 
-// The sum over the ranks that it plays is held as well, which with small microbatches is most of it.
+// Sums over the ranks that it plays are held as well, which with small microbatches are most of it.
 TEST_F(Step0Test, AnOracleHoldsAtMostWhatTheorySays) {
   options_.data.microbatch_size = 1;
   options_.model.channels = 64;
   options_.num_steps = 3;
-  options_.set<OracleOptions>().simulate_ranks = 3;
+  options_.set<OracleOptions>().simulate_ranks = 5;
   install_memory_ledger();
   const MemoryReading before = read_memory();
   reset_memory_peaks();

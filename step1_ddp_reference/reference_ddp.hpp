@@ -18,8 +18,8 @@
 // broadcast_parameters(), arm() and wait() in the same order, with at least one microbatch per
 // step. Constructor and destructor are local.
 //
-// Result:   ((g0 + g1) + g2) + … to the bit, where g_r is what rank r's microbatches added to .grad
-//           in their order. .grad stays a view of the flat gradient buffer.
+// Result:   the tree's sum (tree_sum.hpp) of g0, g1, … to the bit, where g_r is what rank r's
+//           microbatches added to .grad in their order. .grad stays a view of the flat gradient buffer.
 // Traffic:  one all_reduce per bucket of plan_reference_buckets() and step, whatever the number of
 //           microbatches. The last backward starts it and waits for it: no overlap yet.
 // Memory:   the buckets are a second copy of the gradients: 4 bytes per trainable parameter, for as

@@ -17,7 +17,7 @@ namespace ladder {
 // (N−1)·4 bytes per element of the layout.
 void broadcast_parameters(FlatModel& model, Communicator& comm, int root = 0);
 
-// Replaces every rank's gradients by their sum over ranks, ((g0 + g1) + g2) + …: the same bits on
+// Replaces every rank's gradients by their sum over ranks, (g0 + g1) + (g2 + g3): the same bits on
 // every rank. One all-reduce per trainable tensor, one after the other, after backward.
 //
 // A parameter that took no part in this rank's backward contributes zeros: the other ranks'

@@ -21,9 +21,9 @@ class Averager {
   // large message, and start the second half of an average, only while it is called: MPI does. So
   // call it often.
   virtual void poll() {}
-  // Waits for it. Then `values` hold the sum over those that took part, added up in the order of
-  // the workers, divided by their number: the same bits for each of them. Returns that number, or
-  // nothing if the round has failed, for all of them; then the values mean nothing.
+  // Waits for it. Then `values` hold the sum over those that took part, in the order of tree_sum.hpp,
+  // divided by their number: the same bits for each of them. Returns that number, or nothing if the
+  // round has failed, for all of them; then the values mean nothing.
   virtual std::optional<int> finish() = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/timer.hpp"
@@ -50,7 +51,7 @@ void everywhere(const std::function<void(Communicator&)>& body) {
 }
 class CompressedAverages : public RankTest {};
 
-at::Tensor values_of(int worker, std::int64_t numel) {
+at::Tensor worker_values(int worker, std::int64_t numel) {
   const at::Tensor place = at::arange(numel, at::kDouble);
   return (at::sin(place * (worker + 1.5) + worker) * at::exp(at::cos(place / 9) * 3))
       .to(at::kFloat);
@@ -80,11 +81,10 @@ at::Tensor mean_by_definition(std::int64_t numel, WireFormat format, int num_wor
   for (std::int64_t slice = 0, start = 0; slice < num_workers; ++slice) {
     const std::int64_t length = numel / num_workers + (slice < numel % num_workers ? 1 : 0);
     const auto piece = [&](int worker) {
-      return round_trip(values_of(worker, numel).slice(0, start, start + length), format);
+      return round_trip(worker_values(worker, numel).slice(0, start, start + length), format);
     };
-    at::Tensor sum = piece(0);
-    for (int worker = 1; worker < num_workers; ++worker) sum = sum + piece(worker);
-    result.slice(0, start, start + length).copy_(round_trip(sum / num_workers, format));
+    const at::Tensor mean = wanted_tree(0, num_workers, piece) / num_workers;
+    result.slice(0, start, start + length).copy_(round_trip(mean, format));
     start += length;
   }
   return result;
@@ -94,11 +94,11 @@ TEST_ON_RANKS(CompressedAverages, EqualTheDefinitionAndInFp32TheGroups) {
   everywhere([](Communicator& comm) {
     for (const WireFormat format : kWireFormats) {
       for (const std::int64_t numel : kSizes) {
-        const at::Tensor mean = averaged(values_of(comm.rank(), numel), format, comm);
+        const at::Tensor mean = averaged(worker_values(comm.rank(), numel), format, comm);
         EXPECT_TRUE(mean.equal(mean_by_definition(numel, format, comm.size()))) << numel;
         expect_equal_everywhere(mean, comm);
         if (format != WireFormat::kFp32) continue;
-        EXPECT_TRUE(mean.equal(averaged<GroupAverager>(values_of(comm.rank(), numel), comm)));
+        EXPECT_TRUE(mean.equal(averaged<GroupAverager>(worker_values(comm.rank(), numel), comm)));
       }
     }
   });
@@ -109,7 +109,7 @@ TEST_ON_RANKS(CompressedAverages, StartWaitsForNobody) {
   everywhere([](Communicator& comm) {
     for (const WireFormat format : kWireFormats) {
       CompressedAverager averager(comm, format);
-      const at::Tensor values = values_of(comm.rank(), 1027);
+      const at::Tensor values = worker_values(comm.rank(), 1027);
       if (comm.rank() == 0) averager.start(values);
       comm.barrier();
       if (comm.rank() != 0) averager.start(values);
@@ -124,7 +124,7 @@ TEST_ON_RANKS(CompressedAverages, AWorkerThatHasDivergedIsSeenByAll) {
     for (const WireFormat format : kWireFormats) {
       for (const float value : kNotFinite) {
         for (const std::int64_t place : {0, 511, 1026}) {
-          const at::Tensor own = values_of(comm.rank(), 1027);
+          const at::Tensor own = worker_values(comm.rank(), 1027);
           if (comm.rank() == comm.size() - 1) own[place] = value;
           const at::Tensor mean = averaged(own, format, comm);
           EXPECT_FALSE(std::isfinite(mean[place].item<float>())) << place;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/comm/slice.hpp"
+#include "common/comm/tree_sum.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/train/options/options.hpp"
 #include "step9_diloco/exact_averager.hpp"
@@ -62,14 +63,15 @@ std::optional<int> CompressedAverager::finish() {
 }
 
 void CompressedAverager::average_own_slice() {
-  const at::Tensor sum = slice_of_worker(comm_.rank()), next = at::empty_like(sum);
+  const at::Tensor sum = slice_of_worker(comm_.rank());
   const std::vector<at::Tensor> pieces = std::exchange(pieces_, {});
-  decode(pieces[0], format_, sum);
-  for (std::size_t worker = 1; worker < pieces.size(); ++worker) {
-    decode(pieces[worker], format_, next);
-    sum.add_(next);
-  }
-  sum.div_(comm_.size());
+  const auto decoded = [&](int worker) {
+    const at::Tensor values = worker == 0 ? sum : at::empty_like(sum);
+    decode(pieces[static_cast<std::size_t>(worker)], format_, values);
+    return values;
+  };
+  const auto add = [](const at::Tensor& left, const at::Tensor& right) { return left.add_(right); };
+  tree_sum(0, comm_.size(), decoded, add).div_(comm_.size());
 }
 
 void CompressedAverager::share_mean() {

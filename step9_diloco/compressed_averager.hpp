@@ -5,8 +5,8 @@
 // message_communicator.hpp, but what travels is encoded (wire_format.hpp):
 //
 //   start()            every worker encodes slice q and sends it to worker q, for every q
-//   poll(), finish()   once all have arrived, worker q decodes what it got, adds it up in the order of
-//                      the workers, in fp32, divides, encodes the mean and sends it to all
+//   poll(), finish()   once all have arrived, worker q decodes what it got, adds it up in fp32, in the
+//                      order of tree_sum.hpp, divides, encodes the mean and sends it to all
 //   finish()           everybody decodes the means of all slices
 //
 // All workers decode the same bytes, also worker q its own mean: it knows a better one, but is
@@ -33,8 +33,8 @@ namespace ladder {
 
 // Collective: start() and finish(); poll() may be called at any time, by any worker.
 // Lifetime: the communicator outlives it.
-// Memory: in the first half about twice the encoded values, in the second about once (category:
-//         communication).
+// Memory: in the first half about twice the encoded values, in the second about once; in between also
+//         log2 of the number of workers, rounded up, decoded slices (category: communication).
 class CompressedAverager final : public Averager {
  public:
   CompressedAverager(Communicator& comm, WireFormat format) : comm_(comm), format_(format) {}

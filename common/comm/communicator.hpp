@@ -10,9 +10,9 @@
 // and may be waited for in any order. Waiting for one of them advances all of them; so does every
 // test(), even on an operation that is done. Never drop a Work without calling wait().
 //
-// Sums are folded in rank order, ((x0 + x1) + x2) + …, elementwise in the tensor's own dtype, so
-// every rank gets the same bits, whatever the size of the group's buffers. This is why the steps of
-// the course can be compared exactly.
+// Sums are those of a tree, (x0 + x1) + (x2 + x3) (tree_sum.hpp), elementwise in the tensor's own
+// dtype, so every rank gets the same bits, whatever the size of the group's buffers. This is why the
+// steps of the course can be compared exactly.
 //
 // Tensors must be contiguous. Data movement takes any dtype; reductions take float16, bfloat16,
 // float32, float64, int32, int64. Any numel is allowed, including 0 and 1. Results are written
@@ -125,7 +125,7 @@ struct ColorAndKey {
 };
 std::vector<int> ranks_of_color(int color, std::span<const ColorAndKey> passed_by_rank);
 
-// Sums these numbers over all ranks in one all-reduce, folded in rank order. Collective, blocking.
+// Sums these numbers over all ranks in one all-reduce. Collective, blocking.
 void all_reduce_sum(std::span<double> values, Communicator& comm,
                     CallSite where = CallSite::current());
 double all_reduce_sum(double value, Communicator& comm, CallSite where = CallSite::current());

@@ -28,7 +28,7 @@ int layer_at(const FlatLayout& layout, std::int64_t start);
 // ---- What a rank holds on top of its state, at most --------------------------------------------
 
 // Where the pieces of other ranks arrive in an all_reduce or reduce_scatter of so many elements
-// (rank_order_fold.hpp). NCCL has no such room, unless --reduction is ordered.
+// (tree_fold.hpp). NCCL has no such room, unless --reduction is ordered.
 double fold_bytes(const TrainOptions& options, std::int64_t numel, std::int64_t bytes_each,
                   int world_size);
 

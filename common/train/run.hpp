@@ -176,7 +176,7 @@ struct StepSums {
   bool is_stop_requested = false;  // this rank has received a signal; one is enough to stop all
 };
 
-// Sums over all ranks in one all-reduce of two doubles, folded in rank order. Collective, blocking.
+// Sums over all ranks in one all-reduce of two doubles. Collective, blocking.
 StepSums all_reduce_sum(const StepSums& own, Communicator& comm,
                         CallSite where = CallSite::current());
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/tree_fold.hpp"
 
 namespace ladder {
 
@@ -35,10 +35,11 @@ void all_reduce_from_messages(const at::Tensor& inout, Communicator& comm) {
   for (const int peer : peers) started.push_back(comm.send(slice(peer), peer, /*tag=*/0));
   wait_for_all();
 
-  // Rank 0's piece is scratch, except on rank 0, where it is the target.
-  const at::Tensor sum = piece(0);
-  for (int of_rank = 1; of_rank < size; ++of_rank) sum.add_(piece(of_rank));
-  own.copy_(sum);
+  // Neighbors in pairs, then neighboring pairs, and so on. The left one of two has their sum.
+  for (int half = 1; half < size; half *= 2) {
+    for (int left = 0; left + half < size; left += 2 * half) piece(left).add_(piece(left + half));
+  }
+  own.copy_(piece(0));
 
   for (const int peer : peers) started.push_back(comm.recv(slice(peer), peer, /*tag=*/1));
   for (const int peer : peers) started.push_back(comm.send(own, peer, /*tag=*/1));

@@ -1,8 +1,12 @@
 // An all-reduce made of messages from rank to rank, as every transport's own is.
 //
-// It sums over the ranks and leaves the sum in `inout`, on every rank. The sum is folded in rank
-// order, ((x0 + x1) + x2) + …, elementwise in the tensor's own dtype, so all ranks get the same
-// bits: those of Communicator::all_reduce.
+// It sums over the ranks and leaves the sum in `inout`, on every rank. Sums are those of a tree,
+// elementwise in the tensor's own dtype, so all ranks get the same bits: those of
+// Communicator::all_reduce. The tree splits N summands at the largest power of two below N, and each
+// part in the same way:
+//
+//   3 ranks   (x0 + x1) + x2               5 ranks   ((x0 + x1) + (x2 + x3)) + x4
+//   4 ranks   (x0 + x1) + (x2 + x3)        6 ranks   ((x0 + x1) + (x2 + x3)) + (x4 + x5)
 //
 // Two rounds. The tensor is cut into one slice for each rank (slice_of in
 // common/comm/slice.hpp). First each rank gets all pieces of its own slice, and adds them

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "common/comm/contract/rank_values.hpp"
 #include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
 #include "common/core/stop_signal.hpp"
@@ -83,10 +84,10 @@ std::optional<int> average(ElasticAverager& averager, const at::Tensor& values) 
   return averager.finish();
 }
 
-// The mean is, to the bit, that of adding up in the order of the workers and dividing, at sizes
-// that do not divide, are smaller than the number of workers, and are cut into several pieces, some
-// as long as a message may be. With keys, too.
-TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
+// The mean is, to the bit, that of adding up as a tree and dividing, at sizes that do not divide, are
+// smaller than the number of workers, and are cut into several pieces, some as long as a message may
+// be. With keys, too.
+TEST(ElasticAverager, TheMeanIsTheSumOfATree) {
   const TempFolder folder;
   write_curve_keys(folder.path("key"));
   const auto check_mean = [](const ElasticOptions& options, std::int64_t numel) {
@@ -94,9 +95,7 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
       return at::sin(at::arange(numel, at::kFloat) * (worker + 1)) * 1e3;
     };
     const int num_workers = options.num_workers;
-    at::Tensor wanted = values_of(0);
-    for (int worker = 1; worker < num_workers; ++worker) wanted += values_of(worker);
-    wanted /= num_workers;
+    const at::Tensor wanted = wanted_tree(0, num_workers, values_of).div_(num_workers);
     const auto work = [&](int worker, Toy& toy, ElasticAverager& averager) {
       averager.form_quorum();
       const at::Tensor values = values_of(worker);
@@ -111,7 +110,7 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
     };
     run_workers(options, 0, work, say_nothing, numel);
   };
-  for (const int num_workers : {1, 2, 3, 4})
+  for (const int num_workers : {1, 2, 3, 4, 5})
     for (const std::int64_t numel : {1, 3, 1000, 600001}) check_mean(group_of(num_workers), numel);
   ElasticOptions with_keys = group_of(2);
   with_keys.key_file = folder.path("key");

@@ -2,17 +2,22 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
 
-#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/slice.hpp"
+#include "common/comm/tree_sum.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 
 namespace ladder {
 namespace {
 
-at::Tensor tensor_of(std::string& bytes) {  // a view
-  return at::from_blob(bytes.data(), {std::ssize(bytes) / 4}, at::kFloat);
+at::Tensor tensor_of(std::string bytes) {  // keeps them, without a copy
+  auto* const kept = new std::string(std::move(bytes));
+  return at::from_blob(
+      kept->data(), {std::ssize(*kept) / 4}, [kept](void*) { delete kept; }, at::kFloat);
 }
 
 std::string_view bytes_in(const at::Tensor& values, const ElementRange& slice) {
@@ -32,22 +37,20 @@ void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const M
 std::vector<int> reduce_own_slice(const at::Tensor& own, const std::vector<Member>& contributors,
                                   int worker, Mailbox& mailbox, const Timer& timer,
                                   double seconds) {
-  at::Tensor sum;
   std::vector<int> missing;
-  for (const Member& member : contributors) {
-    std::optional<std::string> bytes;
-    if (member.worker != worker) {
-      bytes = mailbox.take(MessageKind::kSlice, member.worker, 4 * own.numel(),
-                           seconds - timer.seconds());
-      if (!bytes) {
-        missing.push_back(member.worker);
-        continue;
-      }
-    }
-    const at::Tensor part = bytes ? tensor_of(*bytes) : own;
-    sum = sum.defined() ? sum.add_(part) : part.clone();
-  }
-  own.copy_(sum);
+  const auto part_of = [&](int i) {
+    const int sender = contributors[static_cast<std::size_t>(i)].worker;
+    if (sender == worker) return own;
+    std::optional<std::string> bytes =
+        mailbox.take(MessageKind::kSlice, sender, 4 * own.numel(), seconds - timer.seconds());
+    if (!bytes) missing.push_back(sender);
+    return bytes ? tensor_of(*std::move(bytes)) : at::Tensor();
+  };
+  const auto add = [&](const at::Tensor& left, const at::Tensor& right) {
+    return missing.empty() ? left.add_(right) : at::Tensor();
+  };
+  const at::Tensor sum = tree_sum(0, static_cast<int>(contributors.size()), part_of, add);
+  if (missing.empty()) own.copy_(sum);
   return missing;
 }
 
@@ -87,7 +90,7 @@ Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, in
       missing.sums.push_back(contributors[i].worker);
       continue;
     }
-    values.narrow(0, slice(i).begin, slice(i).numel).copy_(tensor_of(*sum));
+    values.narrow(0, slice(i).begin, slice(i).numel).copy_(tensor_of(*std::move(sum)));
   }
   return missing;
 }

@@ -102,8 +102,8 @@ class AveragerChecks : public Examination {
         [=](std::int64_t numel) { return at::full({numel}, infinity); });
   }
 
-  // The average is, to the bit, (((x0 + x1) + x2) + …) / N.
-  void adds_up_in_the_order_of_the_workers() {
+  // The average is, to the bit, the tree's sum divided by N.
+  void adds_up_as_the_tree() {
     examine_averages(
         "the order of the sum",
         [](int rank, std::int64_t numel) { return values_of(rank, numel, at::kFloat); },
@@ -195,7 +195,7 @@ std::vector<std::string> faults_of_averager(Communicator& comm) {
   checks.averages();
   checks.averages_zeros();
   checks.averages_what_is_infinite();
-  checks.adds_up_in_the_order_of_the_workers();
+  checks.adds_up_as_the_tree();
   checks.averages_over_many_workers();
   return checks.faults();
 }

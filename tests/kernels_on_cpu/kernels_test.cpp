@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "common/comm/nccl/fold_kernel.hpp"
-#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/tree_fold.hpp"
 #include "common/core/check.hpp"
 #include "common/model/cuda/cross_entropy_kernels.hpp"
 #include "common/model/cuda/fused_kernels.hpp"
@@ -151,23 +151,30 @@ TEST_F(KernelsOnCpu, RoundToQuantaHasTheBitsOfExactSums) {
   }
 }
 
-// Folds into memory of its own, into a piece, and more pieces than one pass takes; more elements
-// than the grid has threads.
+// Folds into memory of its own, into a piece, and more pieces than one pass takes, the own one being
+// alone in the last pass; more elements than the grid has threads.
 TEST_F(KernelsOnCpu, FoldHasTheBitsOfTheFoldOnTheCpu) {
   at::manual_seed(9);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kInt}) {
-    for (const std::int64_t num_ranks : {1, 3, 258}) {
+    for (const int num_ranks : {1, 2, 3, 4, 5, 6, 7, 11, 257, 515}) {
       for (const bool is_in_place : {false, true}) {
         SCOPED_TRACE(::testing::Message() << type << ", " << num_ranks << " ranks");
         const std::int64_t numel = 600;
+        const int own = num_ranks > 256 ? num_ranks - 1 : num_ranks / 2;
         const at::Tensor pieces = noise({num_ranks, numel}).mul_(100).to(type);
+        const at::Tensor on_cpu = pieces.clone(), before = pieces[own].clone();
+        const auto rows = [&](const at::Tensor& of_all) {
+          std::vector<std::byte*> data;
+          for (int r = 0; r < num_ranks; ++r) data.push_back(data_of(of_all[r]));
+          return data;
+        };
         const at::Tensor wanted = at::empty({numel}, type);
-        std::vector<std::byte*> read;
-        for (std::int64_t r = 0; r < num_ranks; ++r) read.push_back(data_of(pieces[r]));
-        fold_in_rank_order(read, /*own=*/0, data_of(wanted), type, numel);
-        const at::Tensor target = is_in_place ? pieces[0] : at::empty({numel}, type);
-        fold_on_gpu(read, data_of(target), type, numel, nullptr);
+        tree_fold(rows(on_cpu), own, data_of(wanted), type, numel);
+        const at::Tensor target = is_in_place ? pieces[own] : at::empty({numel}, type);
+        fold_on_gpu(rows(pieces), own, data_of(target), type, numel, nullptr);
         EXPECT_TRUE(bits_equal(target, wanted));
+        EXPECT_TRUE(bits_equal(on_cpu[own], before));
+        EXPECT_TRUE(is_in_place || bits_equal(pieces[own], before));
       }
     }
   }

@@ -175,7 +175,7 @@ TEST_ON_RANKS(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
 }
 
 // A group whose ranks are numbered backwards, or from another one on: each is another worker, and a
-// transport that adds in the order of ranks adds in another order of workers.
+// transport that adds in one order of the ranks adds in another order of workers.
 class ChangedPlaces : public ForwardingCommunicator {
  public:
   ChangedPlaces(std::unique_ptr<Communicator> inner, int place)

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "common/comm/contract/rank_values.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/optim/norm.hpp"
 #include "common/train/build_model.hpp"
@@ -78,7 +79,8 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
   std::int64_t in_round = 0, outer_step = 0;
   at::Tensor average;
   for (std::int64_t step = 0; step < options.num_steps; ++step) {
-    double loss_sum = 0, num_targets = 0;
+    std::vector<double> loss_sums;
+    double num_targets = 0;
     for (const auto& worker : workers) {
       const Microbatches batch = worker->batches.next();
       const double own_targets = kNextToken.count(batch);
@@ -90,9 +92,11 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
       if (worker->scaler.accepts(clip.norm))
         worker->inner.step(learning_rate(options.lr, taken, options.num_steps), clip.factor);
       worker->grads.zero();
-      loss_sum += loss * own_targets;
+      loss_sums.push_back(loss * own_targets);
       num_targets += own_targets;
     }
+    const double loss_sum =
+        wanted_tree(0, num_workers, [&](int w) { return loss_sums[static_cast<std::size_t>(w)]; });
     result.losses.push_back(loss_sum / std::max(num_targets, 1.0));
 
     const at::NoGradGuard no_grad;
@@ -102,10 +106,10 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
     const at::Tensor p = global.flat.params().slice(0, start, end);
     ++in_round;
     if (in_round == o.sync_every / o.num_fragments - o.sync_delay) {
-      average = p - workers[0]->local().params().slice(0, start, end);
-      for (std::size_t w = 1; w < workers.size(); ++w)
-        average = average + (p - workers[w]->local().params().slice(0, start, end));
-      average = average / num_workers;
+      const auto difference = [&](int w) -> at::Tensor {
+        return p - workers[static_cast<std::size_t>(w)]->local().params().slice(0, start, end);
+      };
+      average = wanted_tree(0, num_workers, difference) / num_workers;
     }
     if (in_round == o.sync_every / o.num_fragments) {
       const at::Tensor v = momentum.slice(0, start, end);

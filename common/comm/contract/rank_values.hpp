@@ -31,12 +31,21 @@ inline at::Tensor values_of(int rank, std::int64_t numel, at::ScalarType dtype,
                                                          : values.to(dtype);
 }
 
-// ((x0 + x1) + x2) + …, computed in one process.
+// The sum of of_rank(begin) … of_rank(end − 1) in the order that every sum over ranks must have, for
+// comparison: on the left as many as the largest power of two below their number. It shares nothing
+// with tree_sum.hpp.
+template <class OfRank>
+auto wanted_tree(int begin, int end, const OfRank& of_rank) -> decltype(of_rank(begin)) {
+  if (end - begin == 1) return of_rank(begin);
+  int half = 1;
+  while (2 * half < end - begin) half *= 2;
+  return wanted_tree(begin, begin + half, of_rank) + wanted_tree(begin + half, end, of_rank);
+}
+
+// The sum of all ranks' values, computed in one process.
 inline at::Tensor fold_of_all(int size, std::int64_t numel, at::ScalarType dtype,
                               std::uint64_t seed = 1) {
-  at::Tensor sum = values_of(0, numel, dtype, seed);
-  for (int r = 1; r < size; ++r) sum += values_of(r, numel, dtype, seed);
-  return sum;
+  return wanted_tree(0, size, [&](int rank) { return values_of(rank, numel, dtype, seed); });
 }
 
 }  // namespace ladder

@@ -19,7 +19,7 @@ class Reductions : public RankTest {
   }
 };
 
-TEST_ON_RANKS(Reductions, AllReduceIsTheFoldInRankOrder) {
+TEST_ON_RANKS(Reductions, AllReduceIsTheTree) {
   for (const at::ScalarType dtype : kReducible) {
     for (const std::int64_t numel : hostile_numels()) {
       const at::Tensor tensor = values_of(rank_, numel, dtype);
@@ -29,7 +29,7 @@ TEST_ON_RANKS(Reductions, AllReduceIsTheFoldInRankOrder) {
   }
 }
 
-TEST_ON_RANKS(Reductions, ReduceScatterIsTheFoldInRankOrder) {
+TEST_ON_RANKS(Reductions, ReduceScatterIsTheTree) {
   for (const at::ScalarType dtype : kReducible) {
     for (const std::int64_t numel : {0, 1, 3, 1000, 33335}) {
       const at::Tensor full = values_of(rank_, size_ * numel, dtype);
@@ -49,7 +49,7 @@ TEST_ON_RANKS(Reductions, ReduceScatterIsTheFoldInRankOrder) {
   }
 }
 
-TEST_ON_RANKS(Reductions, StartsWithRankZerosValueNotWithZero) {
+TEST_ON_RANKS(Reductions, StartsWithValuesNotWithZero) {
   const at::Tensor tensor = at::full({11}, -0.0);
   comm_.all_reduce(tensor)->wait();
   EXPECT_TRUE(bits_equal(tensor, at::full({11}, -0.0)));

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/comm/argument_checks.hpp"
-#include "common/comm/rank_order_fold.hpp"
 #include "common/comm/traffic_theory.hpp"
+#include "common/comm/tree_fold.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/timer.hpp"
 
@@ -23,7 +23,7 @@ namespace ladder {
 //   all others      all-to-all → done
 //
 // In the all-to-all of a reduction, every rank sends slice r of its tensor to rank r, which folds
-// the slices in rank order. In the gather, every rank sends its finished slice to all others. All
+// the slices (tree_fold.hpp). In the gather, every rank sends its finished slice to all others. All
 // messages of a phase are in flight at once. Both phases use the operation's one tag: between two
 // ranks, messages with one tag keep their order, and all ranks post the first phase first.
 //
@@ -201,7 +201,7 @@ void MessageOperation::post_all_to_all(std::byte* target) {
 }
 
 void MessageOperation::fold() {
-  fold_in_rank_order(slices_.pieces(), group_->rank, target_, slices_.dtype(), slices_.own_numel());
+  tree_fold(slices_.pieces(), group_->rank, target_, slices_.dtype(), slices_.own_numel());
   slices_.drop_room();  // before the gather: the peak is the tensor's size, not more
 }
 

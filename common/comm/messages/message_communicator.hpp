@@ -4,7 +4,7 @@
 // The number of elements that rank r of N sends for a tensor of k elements, in slices of sizes
 // k_0 … k_{N−1}, of which the first k mod N are one longer (see also traffic_theory.hpp):
 //
-//   reduce_scatter  k − k_r        N−1 messages: slice q to rank q, which folds in rank order
+//   reduce_scatter  k − k_r        N−1 messages: slice q to rank q, which folds them
 //   all_gather      (N−1) k_r      N−1 messages: its own shard to every other rank
 //   all_reduce      k + (N−2) k_r  both, one after the other; on average 2k(N−1)/N, as in a ring
 //   broadcast       (N−1) k        N−1 messages from the root, none from other ranks

@@ -7,7 +7,7 @@
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/nccl/fold_kernel.hpp"
-#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/tree_fold.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/testing/closeness.hpp"
@@ -155,7 +155,7 @@ TEST_ON_PROCESSES(GpuCommunicator, NcclNeedsAGpuForEachRank) {
 
 // More pieces than one pass takes, the target being one of them or not.
 TEST_ON_PROCESSES(GpuCommunicator, TheFoldHasTheBitsOfTheCpu) {
-  for (const int num_pieces : {1, 2, 3, 256, 257, 300}) {
+  for (const int num_pieces : {1, 2, 3, 4, 7, 256, 257, 300, 700}) {
     for (const at::ScalarType type : kReducible) {
       std::vector<at::Tensor> pieces;
       std::vector<std::byte*> data;
@@ -163,8 +163,9 @@ TEST_ON_PROCESSES(GpuCommunicator, TheFoldHasTheBitsOfTheCpu) {
         pieces.push_back(on_gpu(values_of(r, 1001, type)));
         data.push_back(data_of(pieces.back()));
       }
-      const at::Tensor target = num_pieces > 2 ? pieces[2] : on_gpu(at::zeros({1001}, type));
-      fold_on_gpu(data, data_of(target), type, 1001, nullptr);
+      const int own = num_pieces > 2 ? 2 : 0;
+      const at::Tensor target = own > 0 ? pieces[2] : on_gpu(at::zeros({1001}, type));
+      fold_on_gpu(data, own, data_of(target), type, 1001, nullptr);
       EXPECT_TRUE(bits_equal(target.cpu(), fold_of_all(num_pieces, 1001, type)))
           << num_pieces << " " << type;
     }

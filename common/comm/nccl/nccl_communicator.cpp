@@ -17,8 +17,8 @@
 #include "common/comm/nccl/fold_kernel.hpp"
 #include "common/comm/nccl/nccl_watchdog.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
-#include "common/comm/rank_order_fold.hpp"
 #include "common/comm/traffic_theory.hpp"
+#include "common/comm/tree_fold.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/trace.hpp"
@@ -109,10 +109,10 @@ void exchange_with_peers(const RankSlices& slices, Sent sent_to, Received receiv
   check_nccl(ncclGroupEnd(), "ncclGroupEnd");
 }
 
-// Sums in rank order over NCCL, which itself adds up in an order of its own.
+// Sums in the order of the tree over NCCL, which itself adds up in an order of its own.
 //
-//   scatter and fold   every rank sends slice q of its tensor to rank q, which adds up what arrives
-//                      in rank order: a reduce_scatter
+//   scatter and fold   every rank sends slice q of its tensor to rank q, which folds what arrives: a
+//                      reduce_scatter
 //   gather             every rank sends its slice to all others: with the former, an all_reduce
 //
 // Both only queue their work, on the slices of a tensor on the GPU, with room; its memory and the
@@ -123,7 +123,7 @@ void scatter_and_fold(const RankSlices& slices, std::byte* target, ncclComm_t co
   exchange_with_peers(
       slices, [&](int peer) { return slices.slice(peer); },
       [&](int peer) { return slices.arriving(peer); }, comm, stream);
-  fold_on_gpu(slices.pieces(), target, slices.dtype(), slices.own_numel(), stream);
+  fold_on_gpu(slices.pieces(), slices.rank(), target, slices.dtype(), slices.own_numel(), stream);
 }
 
 void gather(const RankSlices& slices, ncclComm_t comm, cudaStream_t stream) {

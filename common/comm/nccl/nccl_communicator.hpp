@@ -12,8 +12,8 @@
 // The order of sums:
 //   kNative   NCCL's, which depends on the number of ranks and on how the GPUs are connected: the
 //             fastest, and every rank gets the same bits, but not those of the other transports.
-//   kOrdered  in rank order, as everywhere else: every rank sends slice q to rank q, which folds them
-//             with a kernel. (N−1) k_r elements of scratch, category communication.
+//   kOrdered  a tree, as everywhere else (tree_sum.hpp): every rank sends slice q to rank q, which
+//             folds them with a kernel. (N−1) k_r elements of scratch, category communication.
 //
 // Traffic: kOrdered counts what it sends, as the mpi transport does (message_communicator.hpp).
 // What NCCL sends for a native collective it does not tell; the same formulas are counted for it.

@@ -6,7 +6,7 @@
 // Tensors on the CPU go to the inner communicator as they are.
 //
 // So several ranks can share one GPU, which NCCL refuses, and the sums are the inner
-// communicator's: folded in rank order, with the same bits as on the CPU. The price: every byte
+// communicator's: folded as a tree, with the same bits as on the CPU. The price: every byte
 // crosses the bus to the GPU twice, and since a call waits for the GPU to compute what is sent,
 // nothing overlaps.
 //

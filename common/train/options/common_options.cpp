@@ -77,11 +77,11 @@ void declare_run(OptionTable& t, TrainOptions& o) {
            "store: that of torchrun, which starts no MPI; nccl: between GPUs, one for each rank; "
            "simulated: this process is one rank of many, and theory answers for the others")
       .changes_no_bits();
-  t.choice(
-       "--reduction", o.nccl.reduction,
-       {{"native", Reduction::kNative}, {"ordered", Reduction::kOrdered}},
-       "order in which nccl adds up: its own, which is the fastest; or that of the ranks, which "
-       "gives the bits of the other transports")
+  t.choice("--reduction", o.nccl.reduction,
+           {{"native", Reduction::kNative}, {"ordered", Reduction::kOrdered}},
+           "order in which nccl adds up: its own, which is the fastest; or a tree over the ranks, "
+           "which "
+           "gives the bits of the other transports")
       .only("--transport nccl", may_be_nccl);
   t.number("--nccl-timeout", o.nccl.timeout_s, {.least = 0, .most = kMostSeconds, .is_above = true},
            "seconds that an operation of nccl may take once the GPU has begun it; after that it is "
@@ -205,11 +205,10 @@ void declare_precision(OptionTable& t, TrainOptions& o) {
   t.choice("--grad-dtype", o.model.precision.grads, kFormats,
            "what gradients are added up and reduced in; 16 bits, the same as --precision, save 2 "
            "bytes per parameter and half of the wire, and cost accuracy");
-  t.choice(
-      "--gradient-sum", o.gradient_sum,
-      {{"ordered", SumMode::kOrdered}, {"exact", SumMode::kExact}},
-      "ordered: in the order of the ranks; exact: the same bits in any order, so on any number "
-      "of ranks, for which gradients are rounded before they are added");
+  t.choice("--gradient-sum", o.gradient_sum,
+           {{"ordered", SumMode::kOrdered}, {"exact", SumMode::kExact}},
+           "ordered: as a tree over the ranks; exact: the same bits in any order, so on any number "
+           "of ranks, for which gradients are rounded before they are added");
   t.choice(
       "--masters", o.optimizer.masters,
       {{"fp32", Masters::kFp32}, {"none", Masters::kNone}, {"stochastic", Masters::kStochastic}},

@@ -21,10 +21,11 @@
 #include <vector>
 
 #include "common/comm/argument_checks.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/forwarding_communicator.hpp"
-#include "common/comm/rank_order_fold.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/comm/traffic_theory.hpp"
+#include "common/comm/tree_fold.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/timer.hpp"
@@ -459,9 +460,7 @@ class Checks : public Examination {
 
   // The sum of all ranks' values_of(rank + offset).
   static at::Tensor wanted_sum(int offset, const Shape& shape, int num_ranks) {
-    at::Tensor sum = values_of(offset, shape);
-    for (int rank = 1; rank < num_ranks; ++rank) sum = sum + values_of(rank + offset, shape);
-    return sum;
+    return wanted_tree(0, num_ranks, [&](int rank) { return values_of(rank + offset, shape); });
   }
 
   const Looks looks_;
@@ -507,7 +506,7 @@ std::vector<std::string> all_faults(Communicator& comm) {
     const int many = static_cast<int>(draw.number(5, 9));
     checks.examine_next("more ranks, as threads", [&](Communicator&) {
       if (comm.rank() > 0) return;
-      for (const int num_ranks : {many, 8}) {
+      for (const int num_ranks : {many, 6}) {
         const Shape shape = any_shape(draw, num_ranks);
         for (const std::string& line :
              faults_on_threads(num_ranks, {{"fp32", at::kFloat, 101}, shape}))

@@ -1,8 +1,5 @@
-// The only sum over ranks in the repository: ((x0 + x1) + x2) + …, elementwise in rank order.
-//
-// Floating-point addition is not associative, so "the sum over ranks" depends on the order. This
-// order starts with rank 0's value itself (not with zero) and depends neither on which rank adds
-// nor on how the elements are cut into slices, so the bits are the same everywhere.
+// The only sum over ranks in the repository, elementwise in the order of tree_sum.hpp, and the room
+// for what is added up.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,14 +13,13 @@
 
 namespace ladder {
 
-// Computes target[i] = ((x0[i] + x1[i]) + x2[i]) + … where x_r = pieces[r]; each piece has `numel`
-// elements of `dtype`.
+// Computes target[i] = (x0[i] + x1[i]) + …, in the order of the tree, where x_r = pieces[r]; each
+// piece has `numel` elements of `dtype`.
 //
-// The target may be pieces[own]; otherwise `own` does not matter. No other piece is written, except
-// pieces[0] if the target is pieces[own] and own ≥ 2: then pieces[0] is scratch. Elements need no
-// alignment beyond their own size.
-void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byte* target,
-                        c10::ScalarType dtype, std::int64_t numel);
+// The target may be pieces[own], which is written only then. All other pieces are scratch.
+// Elements need no alignment beyond their own size.
+void tree_fold(const std::vector<std::byte*>& pieces, int own, std::byte* target,
+               c10::ScalarType dtype, std::int64_t numel);
 
 // Reads the address by the const accessor, because most tensors of an operation are only read.
 std::byte* data_of(const at::Tensor& tensor);
@@ -49,8 +45,7 @@ class RankSlices {
   void drop_room() { room_.reset(); }
   const at::Tensor& room() const { return room_; }
   Bytes arriving(int peer) const;
-  std::vector<std::byte*> pieces()
-      const;  // of this rank's slice, in rank order: its own, and those
+  std::vector<std::byte*> pieces() const;  // of this rank's slice, by rank: its own, and those
 
  private:
   at::Tensor tensor_, room_;

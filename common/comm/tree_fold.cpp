@@ -1,4 +1,4 @@
-#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/tree_fold.hpp"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/comm/tree_sum.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -14,7 +15,7 @@ namespace {
 
 // The fold goes block by block: a block of each piece stays in the cache while it is folded, so
 // each piece is read from memory only once.
-constexpr std::int64_t kBlockBytes = 256 * 1024;
+constexpr std::int64_t kBlockBytes = 512 * 1024;
 
 // Tensors over raw memory: they share no version counter with the caller's, and need no autograd.
 at::Tensor view(std::byte* data, c10::ScalarType dtype, std::int64_t numel) {
@@ -23,32 +24,36 @@ at::Tensor view(std::byte* data, c10::ScalarType dtype, std::int64_t numel) {
 
 }  // namespace
 
-void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byte* target,
-                        c10::ScalarType dtype, std::int64_t numel) {
+void tree_fold(const std::vector<std::byte*>& pieces, int own, std::byte* target,
+               c10::ScalarType dtype, std::int64_t numel) {
   const auto item_bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
-  const int last = static_cast<int>(pieces.size()) - 1;
+  const int num_pieces = static_cast<int>(pieces.size());
   if (numel == 0) return;
-  if (last == 0) {
+  if (num_pieces == 1) {
     std::memmove(target, pieces[0], static_cast<std::size_t>(numel * item_bytes));
     return;
   }
-  // Partial sums are kept in the target, unless it holds a piece that has yet to be added; then
-  // they are kept in rank 0's piece, which is scratch.
-  const bool target_holds_later_piece = own >= 2 && target == pieces[own];
-  std::byte* const partial = target_holds_later_piece ? pieces[0] : target;
-
+  struct Sum {  // of some pieces
+    int begin, end;
+    at::Tensor values;
+  };
   const std::int64_t block = kBlockBytes / item_bytes;
   for (std::int64_t begin = 0; begin < numel; begin += block) {
     const std::int64_t length = std::min(block, numel - begin);
-    const auto block_of = [&](std::byte* piece) {
-      return view(piece + begin * item_bytes, dtype, length);
+    const auto block_of = [&](std::byte* data) {
+      return view(data + begin * item_bytes, dtype, length);
     };
-    at::Tensor sum = block_of(pieces[0]);
-    for (int r = 1; r <= last; ++r) {
-      at::Tensor next = block_of(r == last ? target : partial);
-      at::add_out(next, sum, block_of(pieces[r]));
-      sum = next;
-    }
+    const auto piece = [&](int r) { return Sum{r, r + 1, block_of(pieces[r])}; };
+    const auto add = [&](const Sum& left, const Sum& right) {
+      Sum sum{left.begin, right.end, {}};
+      // In the target, as soon as it holds no piece that is still to be added; or in place.
+      const bool is_free = target != pieces[own] || own < sum.end;
+      const int scratch = left.begin == own ? left.begin + 1 : left.begin;
+      sum.values = block_of(left.begin == 0 && is_free ? target : pieces[scratch]);
+      at::add_out(sum.values, left.values, right.values);
+      return sum;
+    };
+    tree_sum(0, num_pieces, piece, add);
   }
 }
 
