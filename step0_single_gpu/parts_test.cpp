@@ -1,5 +1,6 @@
 // The parts that train.cpp puts together: objective, evaluation, and simulated ranks.
 #include <ATen/Context.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -8,8 +9,10 @@
 
 #include <cmath>
 
+#include "common/comm/contract/rank_values.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/testing/closeness.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
@@ -73,6 +76,30 @@ TEST(SimulatedRanks, HoldMemoryOfTheirOwnOnlyWhereThereAreSeveral) {
     const SimulatedRanks several(num_ranks, grads);
     EXPECT_EQ(read_memory().total_live_bytes - before, 4 * sums * model.layout().numel);
     EXPECT_EQ(read_memory().other_bytes.at("simulated ranks"), 4 * sums * model.layout().numel);
+  }
+}
+
+// Rank r's row holds r; its gradient is rank r's values.
+TEST(SimulatedRanks, AddUpAsTheTree) {
+  constexpr std::int64_t kElements = 40;
+  const auto of_rank = [](int rank) { return values_of(rank, kElements, at::kFloat); };
+  const at::Tensor w = at::ones({kElements}).set_requires_grad(true);
+  const FlatModel model({{"unit", {{"w", w}}}});
+  FlatGradients grads(model);
+  const LossSum loss_sum = [&](const Microbatch& microbatch) {
+    return (model.leaves()[0].tensor * of_rank(microbatch.tokens.item<int>())).sum();
+  };
+  for (int num_ranks = 1; num_ranks <= 9; ++num_ranks) {
+    SCOPED_TRACE(num_ranks);
+    const at::Tensor rows = at::arange(num_ranks, at::kLong).view({num_ranks, 1});
+    grads.zero();
+    const double loss = SimulatedRanks(num_ranks, grads)
+                            .accumulate_gradients(loss_sum, Microbatches({{rows, rows, num_ranks}}),
+                                                  /*num_targets=*/1);
+    EXPECT_TRUE(
+        bits_equal(grads.flat().narrow(0, 0, kElements), wanted_tree(0, num_ranks, of_rank)));
+    EXPECT_EQ(loss, wanted_tree(0, num_ranks,
+                                [&](int rank) { return of_rank(rank).sum().item<double>(); }));
   }
 }
 

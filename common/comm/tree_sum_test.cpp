@@ -79,23 +79,26 @@ TEST(TreeSum, GroupsOfAPowerOfTwoHaveTheBitsOfTheWhole) {
 
 // Wherever the own piece and the target are; several blocks, of which the last is short.
 TEST(TreeFold, KeepsTheOwnPieceUnlessItIsTheTarget) {
-  for (int num_ranks = 1; num_ranks <= 7; ++num_ranks) {
-    for (const std::int64_t numel : {5, 300001}) {
-      const at::Tensor wanted = fold_of_all(num_ranks, numel, at::kFloat);
+  for (const std::int64_t numel : {5, 300001}) {
+    std::vector<at::Tensor> values;
+    for (int num_ranks = 1; num_ranks <= 7; ++num_ranks) {
+      values.push_back(values_of(num_ranks - 1, numel, at::kFloat));
+      const auto of_rank = [&](int rank) { return values[static_cast<std::size_t>(rank)]; };
+      const at::Tensor wanted = wanted_tree(0, num_ranks, of_rank);
       for (int own = 0; own < num_ranks; ++own) {
         for (const bool is_in_place : {false, true}) {
           SCOPED_TRACE(::testing::Message() << num_ranks << " ranks, own " << own << ", " << numel);
           std::vector<at::Tensor> pieces;
           std::vector<std::byte*> data;
-          for (int r = 0; r < num_ranks; ++r) {
-            pieces.push_back(values_of(r, numel, at::kFloat));
+          for (const at::Tensor& of_one : values) {
+            pieces.push_back(of_one.clone());
             data.push_back(data_of(pieces.back()));
           }
           const at::Tensor& own_piece = pieces[static_cast<std::size_t>(own)];
           const at::Tensor target = is_in_place ? own_piece : at::empty({numel});
           tree_fold(data, own, data_of(target), at::kFloat, numel);
           EXPECT_TRUE(bits_equal(target, wanted));
-          EXPECT_TRUE(is_in_place || bits_equal(own_piece, values_of(own, numel, at::kFloat)));
+          EXPECT_TRUE(is_in_place || bits_equal(own_piece, of_rank(own)));
         }
       }
     }

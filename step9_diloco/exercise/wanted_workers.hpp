@@ -12,7 +12,6 @@
 #include <ATen/ops/fmod.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <array>
 #include <cmath>
@@ -78,9 +77,8 @@ class WantedWorkers {
     pseudogradients_.clear();
     for (const at::Tensor& params : params_)
       pseudogradients_.push_back(part(global_, fragment()) - part(params, fragment()));
-    average_ = at::zeros_like(pseudogradients_[0]);
-    for (const at::Tensor& pseudogradient : pseudogradients_) average_.add_(pseudogradient);
-    average_.div_(num_workers());
+    const auto of_worker = [&](int w) { return pseudogradients_[static_cast<std::size_t>(w)]; };
+    average_ = wanted_tree(0, num_workers(), of_worker) / num_workers();
   }
   void finish(bool is_agreed) {
     const at::Tensor global = part(global_, fragment()), velocity = part(velocity_, fragment());
