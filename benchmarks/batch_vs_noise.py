@@ -28,16 +28,11 @@ PROGRAMS = "step0_single_gpu"
 PAGE = ROOT / "step2_sharded_data/learning_rate/README.md"
 MODEL = "--layers 2 --heads 2 --channels 64 --context 64 --weight-decay 0".split()
 ROWS = 8192  # that every run learns from
-BATCHES = {"1": 1, "4": 4, "16": 16, "16, no warm-up": 16, "64": 64}  # rows of a step
+# Rows of a step, and the share of the steps that warm up.
+BATCHES = {"1": (1, 0.1), "4": (4, 0.1), "16": (16, 0.1), "16, no warm-up": (16, 0), "64": (64, 0.1)}  # fmt: skip
 RATES = (0.002, 0.004, 0.008, 0.016, 0.032)
-LARGEST = 64  # rows of a microbatch
 OF_NOISE = (64, 256, 1024, 2048)  # steps of 4 rows, after which the noise is measured
 SMALL, LARGE = (1, 256), (64, 16)  # rows and number of gradients
-
-
-def batch(rows):
-    each = min(rows, LARGEST)
-    return ["--micro-batch-size", each, "--num-microbatches", rows // each]
 
 
 def mean_square(norms):
@@ -54,19 +49,21 @@ def noise_scale(small, large):
 def measured_noise(program, checkpoint, options):
     """At these parameters, which steps as small as this leave as they are."""
     still = ["--init-from", checkpoint, "--lr", 1e-12, "--clip-norm", 0, "--seed", 7]
-    squares = [
-        (rows, mean_square(train(program, 1, [*MODEL, *batch(rows), "--steps", count, *still, *options])["grad_norms"]))
-        for rows, count in (SMALL, LARGE)
-    ]  # fmt: skip
-    return noise_scale(*squares)
+
+    def square(rows, count):
+        words = ["--micro-batch-size", rows, "--steps", count, *still]
+        return rows, mean_square(train(program, 1, [*MODEL, *words, *options])["grad_norms"])
+
+    return noise_scale(square(*SMALL), square(*LARGE))
 
 
 def loss_after(program, name, rate, options):
     """Of the validation data."""
-    steps, warmup = ROWS // BATCHES[name], 0 if "no warm-up" in name else 0.1
-    words = [*batch(BATCHES[name]), "--steps", steps, "--lr", rate]
-    words += ["--warmup-steps", int(warmup * steps)]
-    report = train(program, 1, [*MODEL, *words, "--eval-every", steps, "--eval-samples", 512, *options])  # fmt: skip
+    rows, warmup = BATCHES[name]
+    steps = ROWS // rows
+    words = ["--micro-batch-size", rows, "--steps", steps, "--lr", rate]
+    words += ["--warmup-steps", int(warmup * steps), "--eval-every", steps, "--eval-samples", 512]
+    report = train(program, 1, [*MODEL, *words, *options])
     return report["val_losses"][-1]["loss"]
 
 
@@ -81,7 +78,7 @@ def noise_table(found):
 def loss_table(losses):
     """The best of each row in bold."""
     lines = [["rows of a step", "steps", *(f"η = {rate:g}" for rate in RATES)]]
-    for name, rows in BATCHES.items():
+    for name, (rows, _) in BATCHES.items():
         texts = [f"{losses[name, rate]:.2f}" for rate in RATES]
         best = min(RATES, key=lambda rate: losses[name, rate])
         texts = [f"**{t}**" if rate == best else t for rate, t in zip(RATES, texts)]
@@ -116,7 +113,8 @@ def main():
         tempfile.TemporaryDirectory() as out,
         Progress(4 + len(OF_NOISE) + len(BATCHES) * len(RATES)) as progress,
     ):
-        words = [*batch(4), "--steps", ROWS // 4, "--lr", 0.008, "--warmup-steps", 100]
+        words = ["--micro-batch-size", 4, "--steps", ROWS // 4, "--lr", 0.008]
+        words += ["--warmup-steps", 100]
         words += ["--lr-schedule", "constant", "--save-every", 64, "--keep", 0]
         run_all([[program, *MODEL, *words, *options, "--quiet", "--out", out]])
         trained = json.loads(Path(out, "report.json").read_text())["losses"]

@@ -186,7 +186,9 @@ RankGroup Place::replicas() const {
 }
 
 RankGroup Place::stages() const {
-  return {.first = replica, .stride = num_replicas, .size = num_stages};
+  const MeshShape mesh{num_stages, num_replicas};
+  const int first = mesh.rank_of(0, replica);
+  return {.first = first, .stride = mesh.rank_of(1, replica) - first, .size = num_stages};
 }
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
