@@ -33,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/machines.hpp"
 #include "common/comm/operation.hpp"
 
 namespace ladder {
@@ -111,6 +112,9 @@ class Communicator {
   // What this rank has sent so far through this group and all groups that share its meter: the
   // groups split from it and the groups from which it was split.
   virtual Traffic traffic() const = 0;
+
+  // Where the group's ranks are.
+  virtual Machines machines() const { return {}; }
 
   // Calls from now on belong to this optimizer step, which messages about them name. Local.
   virtual void begin_step(std::int64_t /*step*/) {}

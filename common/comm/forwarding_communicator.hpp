@@ -24,6 +24,7 @@ class ForwardingCommunicator : public Communicator {
     return inner_.split(color, key);
   }
   Traffic traffic() const override { return inner_.traffic(); }
+  Machines machines() const override { return inner_.machines(); }
   void begin_step(std::int64_t step) override { inner_.begin_step(step); }
   std::optional<double> simulated_wait_s() const override { return inner_.simulated_wait_s(); }
 

@@ -1,5 +1,6 @@
 #include "common/comm/link.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -32,7 +33,7 @@ std::string what_is_wrong_with(const Link& link) {
   return {};
 }
 
-Link parse_link(const std::string& text) {
+Link parse_link(const std::string& text, const std::string& option) {
   const std::string_view parts(text);
   const std::size_t colon = parts.find(':');
   Link link;
@@ -45,15 +46,31 @@ Link parse_link(const std::string& text) {
   } else {
     wrong = what_is_wrong_with(link);
   }
-  check_usage(wrong.empty(), "--link is '", text, "': ", wrong,
-              "; it takes LATENCY_US:GBPS, for example 50:1 for 50 us per message and 1 Gbit/s");
+  check_usage(wrong.empty(), option, " is '", text, "': ", wrong,
+              "; it takes LATENCY_US:GBPS, for example 50:1 for 50 us per round of messages and 1 Gbit/s");
   return link;
 }
 
-double link_seconds(const Link& link, const OpTraffic& sent) {
+double link_seconds(const Link& link, const LinkUse& use) {
   if (!link.is_on()) return 0;
-  return static_cast<double>(sent.messages) * link.latency_us * 1e-6 +
-         static_cast<double>(sent.bytes_sent) * 8 / (link.gbit_per_s * 1e9);
+  return static_cast<double>(use.rounds) * link.latency_us * 1e-6 +
+         static_cast<double>(use.bytes) * 8 / (link.gbit_per_s * 1e9);
+}
+
+double link_seconds(const Links& links, const LinksUse& use) {
+  return link_seconds(links.inside, use.inside) + link_seconds(links.outside, use.outside);
+}
+
+double LinkQueues::occupy(double now_s, const LinksUse& use) {
+  double done_s = now_s + link_seconds(links_, use);
+  const auto queue = [&](const Link& link, const LinkUse& of_link, double& free_s) {
+    if (of_link.rounds == 0) return;
+    free_s = std::max(free_s, now_s) + link_seconds(link, of_link);
+    done_s = std::max(done_s, free_s);
+  };
+  queue(links_.inside, use.inside, inside_free_s_);
+  queue(links_.outside, use.outside, outside_free_s_);
+  return done_s;
 }
 
 }  // namespace ladder

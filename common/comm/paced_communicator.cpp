@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 // takes almost no CPU time; other ranks wait up to this much longer for this rank's folds.
 constexpr auto kNap = std::chrono::microseconds(100);
 
-// The times at which links will be done, as they are sent between ranks.
+// The times at which ranks' links will be done, as they are sent between ranks.
 at::Tensor no_link_times(int num_links) {
   const MemoryScope scope(MemoryCategory::kCommunication);
   return at::empty({num_links}, at::kLong);
@@ -36,15 +36,15 @@ at::Tensor link_time(Clock::time_point done) {
 
 class PacedWork final : public Work, public KnownArrival {
  public:
-  // `times_work` sends or receives the link times, or both. This rank's own link, if the operation
-  // occupies it, is done at `own_link_done`.
+  // `times_work` sends or receives the link times, or both. This rank's own links, if the
+  // operation occupies them, are done at `own_links_done`.
   PacedWork(WorkPtr inner, WorkPtr times_work, at::Tensor link_times, bool is_message,
-            Clock::time_point own_link_done = {})
+            Clock::time_point own_links_done = {})
       : is_message_(is_message),
         inner_(std::move(inner)),
         times_work_(std::move(times_work)),
         link_times_(std::move(link_times)),
-        own_link_done_(own_link_done) {}
+        own_links_done_(own_links_done) {}
 
   bool test() override {
     if (!inner_->test() || !times_work_->test()) return false;
@@ -52,7 +52,7 @@ class PacedWork final : public Work, public KnownArrival {
     return Clock::now() >= links_done();
   }
   void wait() override {
-    sleep_until(own_link_done_);
+    sleep_until(own_links_done_);
     inner_->wait();
     times_work_->wait();
     sleep_until(links_done());
@@ -78,42 +78,45 @@ class PacedWork final : public Work, public KnownArrival {
   WorkPtr inner_;
   WorkPtr times_work_;
   at::Tensor link_times_;
-  Clock::time_point own_link_done_;
+  Clock::time_point own_links_done_;
 };
 
 }  // namespace
 
-class PacedCommunicator::LinkClock {
+class PacedCommunicator::LinkClocks {
  public:
-  explicit LinkClock(Link link) : link_(link) {
-    const std::string reason = what_is_wrong_with(link);
-    check(reason.empty(), "a paced communicator: ", reason);
+  explicit LinkClocks(const Links& links) : queues_(links) {
+    check(links.is_on(), "a paced communicator has no link");
+    for (const Link& link : {links.inside, links.outside}) {
+      const std::string reason = link.is_on() ? what_is_wrong_with(link) : "";
+      check(reason.empty(), "a paced communicator: ", reason);
+    }
   }
 
-  // Queues for the link; returns the time at which it will have sent this.
-  Clock::time_point occupy(const OpTraffic& sent) {
-    const std::chrono::duration<double> seconds(link_seconds(link_, sent));
-    const auto needed = std::chrono::ceil<Clock::duration>(seconds);
-    return free_at_ = std::max(free_at_, Clock::now()) + needed;
+  // Queues for the links; returns the time at which they will have sent this.
+  Clock::time_point occupy(const LinksUse& use) {
+    const std::chrono::duration<double> now = Clock::now() - start_;
+    const std::chrono::duration<double> done(queues_.occupy(now.count(), use));
+    return start_ + std::chrono::ceil<Clock::duration>(done);
   }
 
-  Traffic of_link_times;  // what their exchange has sent, in all groups that share the link
+  Traffic of_link_times;  // what their exchange has sent, in all groups that share the links
 
  private:
-  Link link_;
-  Clock::time_point free_at_ = Clock::now();
+  LinkQueues queues_;
+  Clock::time_point start_ = Clock::now();
 };
 
-PacedCommunicator::PacedCommunicator(std::unique_ptr<Communicator> inner, Link link)
-    : PacedCommunicator(std::move(inner), std::make_shared<LinkClock>(link)) {}
+PacedCommunicator::PacedCommunicator(std::unique_ptr<Communicator> inner, const Links& links)
+    : PacedCommunicator(std::move(inner), std::make_shared<LinkClocks>(links)) {}
 
 PacedCommunicator::PacedCommunicator(std::unique_ptr<Communicator> inner,
-                                     std::shared_ptr<LinkClock> link)
-    : ForwardingCommunicator(std::move(inner)), link_(std::move(link)) {}
+                                     std::shared_ptr<LinkClocks> links)
+    : ForwardingCommunicator(std::move(inner)), links_(std::move(links)) {}
 
 Traffic PacedCommunicator::traffic() const {
   Traffic traffic = inner_.traffic();
-  return traffic -= link_->of_link_times;
+  return traffic -= links_->of_link_times;
 }
 
 WorkPtr PacedCommunicator::start(const Operation& operation) {
@@ -121,8 +124,8 @@ WorkPtr PacedCommunicator::start(const Operation& operation) {
   // Either all ranks of the operation exchange link times or none does, because they pass the same
   // numel.
   if (size() == 1 || operation.is_barrier() || operation.tensor.numel() == 0) return work;
-  const OpTraffic sent = traffic_of(operation, size(), rank())[operation.kind];
-  const auto done = sent.messages > 0 ? link_->occupy(sent) : Clock::time_point();
+  const LinksUse use = sent_by(operation, size(), rank(), machines()).links;
+  const auto done = use == LinksUse() ? Clock::time_point() : links_->occupy(use);
   // After a message, or from the root, comes one link's time; otherwise those of all ranks.
   const bool has_sender = operation.is_message() || operation.kind == CommOp::kBroadcast;
   const at::Tensor own_time = link_time(done);
@@ -130,7 +133,7 @@ WorkPtr PacedCommunicator::start(const Operation& operation) {
       has_sender ? Operation{operation.kind, own_time, {}, operation.peer, operation.tag}
                  : Operation{CommOp::kAllGather, no_link_times(size()), own_time};
   WorkPtr times_work = inner_.start(of_times);
-  link_->of_link_times += traffic_of(of_times, size(), rank());
+  links_->of_link_times += traffic_of(of_times, size(), rank(), machines());
   return std::make_unique<PacedWork>(std::move(work), std::move(times_work), of_times.tensor,
                                      operation.is_message(), done);
 }
@@ -138,7 +141,7 @@ WorkPtr PacedCommunicator::start(const Operation& operation) {
 std::unique_ptr<Communicator> PacedCommunicator::split(int color, int key) {
   std::unique_ptr<Communicator> part = inner_.split(color, key);
   if (part == nullptr) return nullptr;
-  return std::unique_ptr<Communicator>(new PacedCommunicator(std::move(part), link_));
+  return std::unique_ptr<Communicator>(new PacedCommunicator(std::move(part), links_));
 }
 
 }  // namespace ladder

@@ -1,24 +1,27 @@
-// Simulates a link of given latency and bandwidth in front of any communicator, so that one machine
+// Simulates links of given latency and bandwidth in front of any communicator, so that one machine
 // can show a network and the gain from computing while it is busy.
 //
-// Every rank has one link, which serves one operation after the other. An operation that makes this
-// rank send b bytes in k messages (traffic_theory.hpp) occupies the link for
+// Every rank has two links, to ranks on the same machine and to those on others (machines.hpp). Each
+// serves one operation after the other. An operation for which this rank sends b bytes over a link,
+// in k rounds (traffic_theory.hpp), occupies it for
 //
 //   k · latency + b / bandwidth
 //
-// from its start, or from when the link is done with all earlier operations. On each rank it is
-// done when the inner operation is done and these links have sent their part of it:
+// from its start, or from when the link is done with all earlier operations: messages of one round
+// are on their way together, and share the latency. An operation takes at least as long as both
+// links need for it, one after the other. On each rank it is done when the inner operation is done
+// and these ranks' links have sent their part of it:
 //
-//   send                                    the link of this rank
+//   send                                    this rank's
 //   recv                                    the sender's
 //   broadcast                               the root's
 //   all_reduce, reduce_scatter, all_gather  those of all ranks: the slowest one decides
 //
-// So a receive does not wait for this rank's own link. A barrier, an empty tensor, and anything on
+// So a receive does not wait for this rank's own links. A barrier, an empty tensor, and anything on
 // one rank wait for no link.
 //
 // Only the completion of an operation is delayed; the bytes themselves are sent at once. Right
-// after them, through the same inner communicator, the sender sends the time at which its link will
+// after them, through the same inner communicator, the sender sends the time at which its links will
 // be done, 8 bytes that take no link and are not in traffic(). So results and traffic are the inner
 // communicator's.
 //
@@ -38,18 +41,19 @@ namespace ladder {
 
 class PacedCommunicator final : public ForwardingCommunicator {
  public:
-  // Throws CheckError for a link that parse_link() would refuse. Links may differ between ranks.
-  PacedCommunicator(std::unique_ptr<Communicator> inner, Link link);
+  // Throws CheckError for a link that parse_link() would refuse, and if both are off. Links may
+  // differ between ranks.
+  PacedCommunicator(std::unique_ptr<Communicator> inner, const Links& links);
 
   WorkPtr start(const Operation& operation) override;
-  std::unique_ptr<Communicator> split(int color, int key) override;  // shares this group's link
+  std::unique_ptr<Communicator> split(int color, int key) override;  // shares this group's links
   Traffic traffic() const override;
 
  private:
-  class LinkClock;
-  PacedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<LinkClock> link);
+  class LinkClocks;
+  PacedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<LinkClocks> links);
 
-  std::shared_ptr<LinkClock> link_;  // this rank's, shared by all its groups
+  std::shared_ptr<LinkClocks> links_;  // this rank's, shared by all its groups
 };
 
 }  // namespace ladder

@@ -26,6 +26,7 @@ Traffic& Traffic::operator+=(const Traffic& other) {
     ops[i].calls += other.ops[i].calls;
     ops[i].bytes_sent += other.ops[i].bytes_sent;
     ops[i].messages += other.ops[i].messages;
+    ops[i].outer_bytes += other.ops[i].outer_bytes;
   }
   return *this;
 }
@@ -41,6 +42,7 @@ Traffic& Traffic::operator*=(std::int64_t times) {
     op.calls *= times;
     op.bytes_sent *= times;
     op.messages *= times;
+    op.outer_bytes *= times;
   }
   return *this;
 }

@@ -14,7 +14,8 @@ struct OpTraffic {
   std::int64_t calls = 0;
   // Payload handed to the transport for another rank, counted where it leaves.
   std::int64_t bytes_sent = 0;
-  std::int64_t messages = 0;  // non-empty messages sent
+  std::int64_t messages = 0;     // non-empty messages sent
+  std::int64_t outer_bytes = 0;  // of the bytes, those to ranks on other machines
   bool operator==(const OpTraffic&) const = default;
 };
 

@@ -7,93 +7,159 @@
 namespace ladder {
 namespace {
 
-// `numel` elements to each of `num_peers`.
-OpTraffic sent_to(std::int64_t num_peers, std::int64_t numel, std::int64_t element_bytes) {
-  const std::int64_t bytes = numel * element_bytes;
-  return {.bytes_sent = num_peers * bytes,
-          .messages = num_peers * ((bytes + kLongestMessageBytes - 1) / kLongestMessageBytes)};
-}
+// One call of a rank, round by round.
+class Call {
+ public:
+  Call(std::int64_t numel, std::int64_t element_bytes, int size, int rank, const Machines& machines)
+      : numel_(numel),
+        element_bytes_(element_bytes),
+        size_(size),
+        rank_(rank),
+        machines_(machines),
+        grid_(machines.grid(size)) {}
 
-void add(OpTraffic& sum, const OpTraffic& more) {
-  sum.bytes_sent += more.bytes_sent;
-  sum.messages += more.messages;
-}
-
-// Slice q goes to rank q.
-OpTraffic all_to_all(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
-  OpTraffic sent;
-  for (int peer = 0; peer < world_size; ++peer) {
-    if (peer != rank) add(sent, sent_to(1, slice_of(numel, world_size, peer).numel, element_bytes));
+  // Slice q goes to rank q: within the machine those of all ranks with q's place, which that rank
+  // adds up and passes on.
+  Call& scatter() {
+    for_others_here([&](int place) { send_slices_of(place, place); });
+    for_others_outside([&](int peer) { send(peer, numel_of(peer)); });
+    return *this;
   }
-  return sent;
-}
+  // The rank's own slice goes to all others, in the reverse order.
+  Call& gather() {
+    for_others_outside([&](int peer) { send(peer, numel_of(rank_)); });
+    for_others_here([&](int place) { send_slices_of(grid_.place_of(rank_), place); });
+    return *this;
+  }
+  Call& broadcast(int root) {
+    for (int peer = 0; rank_ == root && peer < size_; ++peer) {
+      if (peer != root) send(peer, numel_);
+    }
+    end_round();
+    return *this;
+  }
+  Call& message(bool is_outside) {
+    send(numel_, is_outside);
+    end_round();
+    return *this;
+  }
+  Sent of(CommOp op) {
+    sent_.calls = 1;
+    Sent sent = {.traffic = {}, .links = links_};
+    sent.traffic[op] = sent_;
+    return sent;
+  }
 
-// The rank's own slice goes to all others.
-OpTraffic own_to_all(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
-  return sent_to(world_size - 1, slice_of(numel, world_size, rank).numel, element_bytes);
-}
+ private:
+  template <class Act>
+  void for_others_here(const Act& act) {
+    for (int place = 0; place < grid_.per_machine; ++place) {
+      if (place != grid_.place_of(rank_)) act(place);
+    }
+    end_round();
+  }
+  template <class Act>
+  void for_others_outside(const Act& act) {
+    for (int machine = 0; machine < grid_.num_machines; ++machine) {
+      if (machine != grid_.machine_of(rank_)) act(grid_.rank_of(machine, grid_.place_of(rank_)));
+    }
+    end_round();
+  }
+  std::int64_t numel_of(int rank) const { return slice_of(numel_, size_, rank).numel; }
 
-Traffic one_call(CommOp op, OpTraffic sent) {
-  sent.calls = 1;
-  Traffic traffic;
-  traffic[op] = sent;
-  return traffic;
-}
+  // Those of the ranks with this place on all machines, to the one that has `receiver` here.
+  void send_slices_of(int place, int receiver) {
+    const int peer = grid_.rank_of(grid_.machine_of(rank_), receiver);
+    for (int machine = 0; machine < grid_.num_machines; ++machine)
+      send(peer, numel_of(grid_.rank_of(machine, place)));
+  }
+  void send(int peer, std::int64_t numel) { send(numel, machines_.are_apart(rank_, peer)); }
+  void send(std::int64_t numel, bool is_outside) {
+    const std::int64_t bytes = numel * element_bytes_;
+    sent_.bytes_sent += bytes;
+    sent_.messages += (bytes + kLongestMessageBytes - 1) / kLongestMessageBytes;
+    sent_.outer_bytes += is_outside ? bytes : 0;
+    (is_outside ? in_round_.outside : in_round_.inside).bytes += bytes;
+  }
+  void end_round() {
+    add(in_round_.inside, links_.inside);
+    add(in_round_.outside, links_.outside);
+    in_round_ = {};
+  }
+  static void add(const LinkUse& round, LinkUse& sum) {
+    sum.bytes += round.bytes;
+    sum.rounds += round.bytes > 0 ? 1 : 0;
+  }
+
+  std::int64_t numel_, element_bytes_;
+  int size_, rank_;
+  const Machines& machines_;
+  MachineGrid grid_;
+  OpTraffic sent_;
+  LinksUse links_, in_round_;
+};
 
 }  // namespace
 
-Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size,
-                           int rank) {
-  OpTraffic sent = all_to_all(numel, element_bytes, world_size, rank);
-  add(sent, own_to_all(numel, element_bytes, world_size, rank));
-  return one_call(CommOp::kAllReduce, sent);
-}
-
-Traffic reduce_scatter_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,
-                               int rank) {
-  return one_call(CommOp::kReduceScatter, all_to_all(full_numel, element_bytes, world_size, rank));
-}
-
-Traffic all_gather_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,
-                           int rank) {
-  return one_call(CommOp::kAllGather, own_to_all(full_numel, element_bytes, world_size, rank));
-}
-
-Traffic broadcast_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,
-                          int root) {
-  const std::int64_t num_peers = rank == root ? world_size - 1 : 0;
-  return one_call(CommOp::kBroadcast, sent_to(num_peers, numel, element_bytes));
-}
-
-Traffic send_traffic(std::int64_t numel, std::int64_t element_bytes) {
-  return one_call(CommOp::kSend, sent_to(1, numel, element_bytes));
-}
-
-Traffic traffic_of(CommOp kind, std::int64_t numel, std::int64_t element_bytes, int world_size,
-                   int rank, int root) {
+Sent sent_by(CommOp kind, std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,
+             int peer, const Machines& machines) {
+  Call call(numel, element_bytes, world_size, rank, machines);
   switch (kind) {
     case CommOp::kAllReduce:
-      return all_reduce_traffic(numel, element_bytes, world_size, rank);
+      return call.scatter().gather().of(kind);
     case CommOp::kReduceScatter:
-      return reduce_scatter_traffic(numel, element_bytes, world_size, rank);
+      return call.scatter().of(kind);
     case CommOp::kAllGather:
-      return all_gather_traffic(numel, element_bytes, world_size, rank);
+      return call.gather().of(kind);
     case CommOp::kBroadcast:
-      return broadcast_traffic(numel, element_bytes, world_size, rank, root);
+      return call.broadcast(peer).of(kind);
     case CommOp::kSend:
-      return send_traffic(numel, element_bytes);
+      return call.message(machines.are_apart(rank, peer)).of(kind);
     case CommOp::kRecv:
     case CommOp::kBarrier:
       break;
   }
-  return one_call(kind, {});
+  return call.of(kind);
 }
 
-Traffic traffic_of(const Operation& operation, int world_size, int rank) {
+Sent sent_by(const Operation& operation, int world_size, int rank, const Machines& machines) {
   const at::Tensor& tensor = operation.tensor;
   const bool has_tensor = tensor.defined();
-  return traffic_of(operation.kind, has_tensor ? tensor.numel() : 0,
-                    has_tensor ? tensor.element_size() : 0, world_size, rank, operation.peer);
+  return sent_by(operation.kind, has_tensor ? tensor.numel() : 0,
+                 has_tensor ? tensor.element_size() : 0, world_size, rank, operation.peer,
+                 machines);
+}
+
+Traffic traffic_of(const Operation& operation, int world_size, int rank,
+                   const Machines& machines) {
+  return sent_by(operation, world_size, rank, machines).traffic;
+}
+
+Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size,
+                           int rank, const Machines& machines) {
+  return sent_by(CommOp::kAllReduce, numel, element_bytes, world_size, rank, 0, machines).traffic;
+}
+
+Traffic reduce_scatter_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,
+                               int rank, const Machines& machines) {
+  return sent_by(CommOp::kReduceScatter, full_numel, element_bytes, world_size, rank, 0, machines)
+      .traffic;
+}
+
+Traffic all_gather_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,
+                           int rank, const Machines& machines) {
+  return sent_by(CommOp::kAllGather, full_numel, element_bytes, world_size, rank, 0, machines)
+      .traffic;
+}
+
+Traffic broadcast_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,
+                          int root, const Machines& machines) {
+  return sent_by(CommOp::kBroadcast, numel, element_bytes, world_size, rank, root, machines)
+      .traffic;
+}
+
+Traffic send_traffic(std::int64_t numel, std::int64_t element_bytes, bool is_outside) {
+  return Call(numel, element_bytes, 1, 0, {}).message(is_outside).of(CommOp::kSend).traffic;
 }
 
 }  // namespace ladder

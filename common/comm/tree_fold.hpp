@@ -16,7 +16,8 @@ namespace ladder {
 // Computes target[i] = (x0[i] + x1[i]) + …, in the order of the tree, where x_r = pieces[r]; each
 // piece has `numel` elements of `dtype`.
 //
-// The target may be pieces[own], which is written only then. All other pieces are scratch.
+// All pieces but pieces[own] are scratch. The target may be pieces[own], which is written only then,
+// or the first one that is scratch.
 // Elements need no alignment beyond their own size.
 void tree_fold(const std::vector<std::byte*>& pieces, int own, std::byte* target,
                c10::ScalarType dtype, std::int64_t numel);
@@ -37,12 +38,12 @@ class RankSlices {
   at::ScalarType dtype() const { return tensor_.scalar_type(); }
   Bytes slice(int rank) const;
   Bytes own() const { return slice(rank_); }
-  std::int64_t own_numel() const { return slice_of(tensor_.numel(), size_, rank_).numel; }
+  std::int64_t numel(int rank) const { return slice_of(tensor_.numel(), size_, rank).numel; }
+  std::int64_t own_numel() const { return numel(rank_); }
 
   // Room, next to the tensor, for the other ranks' pieces of this rank's slice: (size − 1) times
   // its bytes, category communication.
   void make_room();
-  void drop_room() { room_.reset(); }
   const at::Tensor& room() const { return room_; }
   Bytes arriving(int peer) const;
   std::vector<std::byte*> pieces() const;  // of this rank's slice, by rank: its own, and those

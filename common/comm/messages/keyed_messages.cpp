@@ -27,9 +27,7 @@ void KeyedMessages::send(Channel channel, const std::byte* data, std::int64_t by
   const bool is_collective = channel == Channel::kCollectives;
   std::int64_t& position = is_collective ? num_sent_[peer] : keyed_.num_sent[{peer, tag}];
   put(message_key(keyed_, letter(channel), tag, keyed_.rank, peer, position++), data, bytes, peer);
-  OpTraffic& traffic = (*keyed_.meter)[op_];
-  traffic.bytes_sent += bytes;
-  traffic.messages += (bytes + kLongestMessageBytes - 1) / kLongestMessageBytes;
+  keyed_.count(op_, peer, bytes, (bytes + kLongestMessageBytes - 1) / kLongestMessageBytes);
 }
 
 void KeyedMessages::receive(Channel channel, std::byte* data, std::int64_t bytes, int peer,

@@ -9,23 +9,36 @@
 #include <vector>
 
 #include "common/comm/argument_checks.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/comm/tree_fold.hpp"
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/timer.hpp"
 
 namespace ladder {
+namespace {
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+}  // namespace
 
 // One started operation: a small state machine, since messages make no progress by themselves.
 //
-//   all_reduce      all-to-all → fold → gather → done
-//   reduce_scatter  all-to-all → fold → done
-//   all others      all-to-all → done
+//   all_reduce      scatter here → fold → scatter outside → fold → gather outside → gather here
+//   reduce_scatter  scatter here → fold → scatter outside → fold
+//   all_gather      gather outside → gather here
+//   all others      one round
 //
-// In the all-to-all of a reduction, every rank sends slice r of its tensor to rank r, which folds
-// the slices (tree_fold.hpp). In the gather, every rank sends its finished slice to all others. All
-// messages of a phase are in flight at once. Both phases use the operation's one tag: between two
-// ranks, messages with one tag keep their order, and all ranks post the first phase first.
+// "Here" are the ranks of this machine, "outside" those with the same place on others
+// (machines.hpp). On one machine, nobody is outside. In a scatter every rank sends slice r of its
+// tensor to rank r, or to the one here that has r's place; it folds the slices (tree_fold.hpp), and
+// what it then has for ranks outside is the sum of its machine. In the gather, the sums go the other
+// way. All messages of a round are in flight at once. All rounds use the operation's one tag:
+// between two ranks, messages with one tag keep their order, and all ranks post the rounds in the
+// same order.
 //
 // Lifetime: holds its tensors. It must not be destroyed before it is done, or MPI would write to
 //           freed memory.
@@ -43,7 +56,7 @@ class MessageOperation {
   const MessageGroup& group() const { return *group_; }
 
  private:
-  enum class Phase { kAllToAll, kGather, kDone };
+  enum class Phase { kScatterHere, kScatterOutside, kGatherOutside, kGatherHere, kOnly, kDone };
   using Bytes = RankSlices::Bytes;
   Channel channel() const {
     return operation_.is_message() ? Channel::kPointToPoint : Channel::kCollectives;
@@ -52,17 +65,38 @@ class MessageOperation {
   void send(Bytes bytes, int peer);
   void receive(Bytes bytes, int peer);
   void post();
-  void post_all_to_all(std::byte* target);
-  void post_gather();
-  void fold();
+  void scatter_here();
+  void fold_here();
+  void scatter_outside();
+  void fold_outside();
+  void gather_outside();
+  void gather_here();
+  void make_room();
+
+  // The others in the order in which this rank sends to them: each rank starts with its successor,
+  // so that no rank receives from all others at once.
+  template <class Act>
+  void for_others_here(const Act& act) const;  // act(place)
+  template <class Act>
+  void for_others_outside(const Act& act) const;  // act(machine)
+  int rank_here(int place) const { return grid_.rank_of(machine_, place); }
+  int rank_outside(int machine) const { return grid_.rank_of(machine, place_); }
+  Bytes slice_for(int machine) const { return slices_.slice(rank_outside(machine)); }
 
   std::shared_ptr<MessageGroup> group_;
   Operation operation_;
-  Phase phase_ = Phase::kAllToAll;
+  Phase phase_ = Phase::kOnly;
   std::int64_t number_ = -1;
   std::unique_ptr<Messages> messages_;
-  RankSlices slices_;            // of the tensor
-  std::byte* target_ = nullptr;  // receives the fold of this rank's slice
+  MachineGrid grid_;
+  int machine_, place_;  // of this rank
+  RankSlices slices_;    // of the tensor
+  std::byte* target_ = nullptr;  // receives the sum of this rank's slice
+  // Of the slice of each rank with this place, by machine: the pieces of all ranks here, and where
+  // their sum goes. Then, of this rank's own slice, the sums of all machines.
+  std::vector<std::vector<std::byte*>> pieces_here_;
+  std::vector<std::byte*> sums_here_, sums_of_machines_;
+  at::Tensor room_;  // for what arrives
 };
 
 // Advances all started operations of the process, whichever of them is being waited for.
@@ -119,7 +153,8 @@ std::vector<ColorAndKey> gather_colors(const ColorAndKey& own, std::shared_ptr<M
   engine
       .start(std::make_shared<MessageOperation>(group, Operation{CommOp::kAllGather, full, shard}))
       ->wait();
-  Traffic sent = all_gather_traffic(full.numel(), full.element_size(), group->size, group->rank);
+  Traffic sent = all_gather_traffic(full.numel(), full.element_size(), group->size, group->rank,
+                                    group->machines);
   sent[CommOp::kAllGather].calls = 0;
   *group->meter -= sent;
   std::vector<ColorAndKey> all(static_cast<std::size_t>(group->size));
@@ -133,6 +168,9 @@ MessageOperation::MessageOperation(std::shared_ptr<MessageGroup> group, Operatio
     : group_(std::move(group)),
       operation_(std::move(operation)),
       messages_(group_->new_messages(operation_.kind)),
+      grid_(group_->machines.grid(group_->size)),
+      machine_(grid_.machine_of(group_->rank)),
+      place_(grid_.place_of(group_->rank)),
       slices_(operation_.tensor, group_->rank, group_->size) {
   if (!operation_.is_barrier() && !operation_.is_message()) number_ = group_->num_started++;
   operation_.is_barrier() ? messages_->barrier() : post();
@@ -143,14 +181,16 @@ void MessageOperation::post() {
   const Bytes whole(data_of(tensor), tensor.nbytes());
   switch (operation_.kind) {
     case CommOp::kAllReduce:
-      return post_all_to_all(slices_.own().data());
+      target_ = slices_.own().data();
+      return scatter_here();
     case CommOp::kReduceScatter:
-      return post_all_to_all(data_of(operation_.shard));
+      target_ = data_of(operation_.shard);
+      return scatter_here();
     case CommOp::kAllGather: {
       const Bytes own = slices_.own();
       const std::byte* const shard = data_of(operation_.shard);
       if (own.size() > 0 && shard != own.data()) std::memmove(own.data(), shard, own.size());
-      return post_gather();
+      return gather_outside();
     }
     case CommOp::kBroadcast:
       if (group_->rank != operation_.peer) return receive(whole, operation_.peer);
@@ -175,43 +215,110 @@ void MessageOperation::receive(Bytes bytes, int peer) {
 
 void MessageOperation::advance() {
   while (phase_ != Phase::kDone && messages_->test()) {
-    const bool is_scattered = phase_ == Phase::kAllToAll && operation_.is_sum();
-    if (is_scattered) fold();
-    if (is_scattered && operation_.kind == CommOp::kAllReduce) {
-      phase_ = Phase::kGather;
-      post_gather();
-    } else {
-      phase_ = Phase::kDone;
+    switch (phase_) {
+      case Phase::kScatterHere:
+        fold_here();
+        scatter_outside();
+        break;
+      case Phase::kScatterOutside:
+        fold_outside();
+        phase_ = Phase::kDone;
+        if (operation_.kind == CommOp::kAllReduce) gather_outside();
+        break;
+      case Phase::kGatherOutside:
+        gather_here();
+        break;
+      default:
+        phase_ = Phase::kDone;
     }
   }
 }
 
-void MessageOperation::post_all_to_all(std::byte* target) {
-  const int rank = group_->rank, size = group_->size;
-  target_ = target;
-  slices_.make_room();
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer != rank) receive(slices_.arriving(peer), peer);
-  }
-  // Each rank starts with its successor, so that no rank receives from all others at once.
-  for (int i = 1; i < size; ++i) {
-    const int peer = (rank + i) % size;
-    send(slices_.slice(peer), peer);
-  }
+template <class Act>
+void MessageOperation::for_others_here(const Act& act) const {
+  for (int i = 1; i < grid_.per_machine; ++i) act((place_ + i) % grid_.per_machine);
 }
 
-void MessageOperation::fold() {
-  tree_fold(slices_.pieces(), group_->rank, target_, slices_.dtype(), slices_.own_numel());
-  slices_.drop_room();  // before the gather: the peak is the tensor's size, not more
+template <class Act>
+void MessageOperation::for_others_outside(const Act& act) const {
+  for (int i = 1; i < grid_.num_machines; ++i) act((machine_ + i) % grid_.num_machines);
 }
 
-void MessageOperation::post_gather() {
-  const int rank = group_->rank, size = group_->size;
-  for (int i = 1; i < size; ++i) {
-    const int peer = (rank + size - i) % size;  // in the order in which they send to this rank
-    receive(slices_.slice(peer), peer);
+void MessageOperation::make_room() {
+  const MemoryScope scope(MemoryCategory::kCommunication);
+  const int num_machines = grid_.num_machines, per_machine = grid_.per_machine;
+  std::int64_t numel = (num_machines - 1) * slices_.own_numel();
+  for (int machine = 0; machine < num_machines; ++machine)
+    numel += (per_machine - 1) * slices_.numel(rank_outside(machine));
+  room_ = at::empty({numel}, operation_.tensor.options());
+  std::byte* free = data_of(room_);
+  for (int machine = 0; machine < num_machines; ++machine) {
+    const Bytes own = slice_for(machine);
+    std::vector<std::byte*>& pieces = pieces_here_.emplace_back();
+    for (int place = 0; place < per_machine; ++place)
+      pieces.push_back(place == place_ ? own.data() : std::exchange(free, free + own.size()));
+    // A reduce_scatter only reads its tensor: a sum for outside takes the place of a piece.
+    sums_here_.push_back(num_machines == 1                            ? target_
+                         : operation_.kind == CommOp::kReduceScatter ? pieces[place_ == 0 ? 1 : 0]
+                                                                      : own.data());
   }
-  for (int i = 1; i < size; ++i) send(slices_.own(), (rank + i) % size);
+  const std::size_t own_bytes = slices_.own().size();
+  for (int machine = 0; machine < num_machines; ++machine)
+    sums_of_machines_.push_back(machine == machine_ ? sums_here_[at(machine)]
+                                                    : std::exchange(free, free + own_bytes));
+}
+
+void MessageOperation::scatter_here() {
+  phase_ = Phase::kScatterHere;
+  make_room();
+  for_others_here([&](int place) {
+    for (int machine = 0; machine < grid_.num_machines; ++machine)
+      receive({pieces_here_[at(machine)][at(place)], slice_for(machine).size()}, rank_here(place));
+  });
+  for_others_here([&](int place) {
+    for (int machine = 0; machine < grid_.num_machines; ++machine)
+      send(slices_.slice(grid_.rank_of(machine, place)), rank_here(place));
+  });
+}
+
+void MessageOperation::fold_here() {
+  for (int machine = 0; machine < grid_.num_machines; ++machine)
+    tree_fold(pieces_here_[at(machine)], place_, sums_here_[at(machine)], slices_.dtype(),
+              slices_.numel(rank_outside(machine)));
+}
+
+void MessageOperation::scatter_outside() {
+  phase_ = Phase::kScatterOutside;
+  for_others_outside([&](int machine) {
+    receive({sums_of_machines_[at(machine)], slices_.own().size()}, rank_outside(machine));
+  });
+  for_others_outside([&](int machine) {
+    send({sums_here_[at(machine)], slice_for(machine).size()}, rank_outside(machine));
+  });
+}
+
+void MessageOperation::fold_outside() {
+  if (grid_.num_machines > 1)
+    tree_fold(sums_of_machines_, machine_, target_, slices_.dtype(), slices_.own_numel());
+  room_.reset();  // before the gather: the peak is the tensor's size, not more
+}
+
+void MessageOperation::gather_outside() {
+  phase_ = Phase::kGatherOutside;
+  for_others_outside([&](int machine) { receive(slice_for(machine), rank_outside(machine)); });
+  for_others_outside([&](int machine) { send(slices_.own(), rank_outside(machine)); });
+}
+
+void MessageOperation::gather_here() {
+  phase_ = Phase::kGatherHere;
+  for_others_here([&](int place) {
+    for (int machine = 0; machine < grid_.num_machines; ++machine)
+      receive(slices_.slice(grid_.rank_of(machine, place)), rank_here(place));
+  });
+  for_others_here([&](int place) {
+    for (int machine = 0; machine < grid_.num_machines; ++machine)
+      send(slice_for(machine), rank_here(place));
+  });
 }
 
 // Operations remain only when an exception ends the process. MPI may still write to their tensors,
@@ -272,6 +379,13 @@ WorkPtr MessageCommunicator::start(const Operation& operation) {
   return engine_->start(std::make_shared<MessageOperation>(group_, operation));
 }
 
+void place_on(const Machines& machines, Communicator& comm) {
+  if (comm.size() == 1) return;
+  auto* const of_messages = find_communicator<MessageCommunicator>(comm);
+  check(of_messages != nullptr, "ranks are placed on machines where they send messages");
+  of_messages->group_->machines = machines;
+}
+
 std::unique_ptr<Communicator> MessageCommunicator::split(int color, int key) {
   const std::vector<int> members =
       ranks_of_color(color, gather_colors({color, key}, group_, *engine_));
@@ -280,6 +394,7 @@ std::unique_ptr<Communicator> MessageCommunicator::split(int color, int key) {
   part->rank =
       static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   part->size = static_cast<int>(members.size());
+  part->machines = group_->machines.of_part(members);
   part->meter = group_->meter;
   return std::unique_ptr<Communicator>(new MessageCommunicator(part, engine_));
 }

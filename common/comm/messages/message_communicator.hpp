@@ -14,6 +14,10 @@
 // Empty messages are not sent; messages longer than kLongestMessageBytes count as several. A
 // reduction holds (N−1) k_r elements of scratch (category: communication) from its start until its
 // fold is done.
+//
+// On M machines with L ranks each (machines.hpp), ranks send as many messages, and as many bytes if
+// N divides k. But only 1/L of what would leave the machine does: of a reduce_scatter, (M−1) k/N
+// elements instead of (M−1) k/M. That takes two rounds, here and outside, instead of one.
 #pragma once
 
 #include <memory>
@@ -25,6 +29,10 @@ namespace ladder {
 
 class OperationEngine;
 
+// Says where the ranks of a group are, before its first collective; the groups split from it know,
+// too. All ranks say the same. Local. Throws CheckError if the group does not send messages.
+void place_on(const Machines& machines, Communicator& comm);
+
 class MessageCommunicator final : public Communicator {
  public:
   explicit MessageCommunicator(std::shared_ptr<MessageGroup> group);  // of all ranks
@@ -34,8 +42,10 @@ class MessageCommunicator final : public Communicator {
   WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override { return *group_->meter; }
+  Machines machines() const override { return group_->machines; }
 
  private:
+  friend void place_on(const Machines& machines, Communicator& comm);
   MessageCommunicator(std::shared_ptr<MessageGroup> group, std::shared_ptr<OperationEngine> engine);
 
   std::shared_ptr<MessageGroup> group_;      // shared with the operations in flight

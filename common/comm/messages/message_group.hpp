@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/comm/machines.hpp"
 #include "common/comm/traffic.hpp"
 
 namespace ladder {
@@ -50,12 +51,21 @@ struct MessageGroup {
   virtual ~MessageGroup() = default;
   // Counted under `op`, which errors name as well. The group must outlive the messages.
   virtual std::unique_ptr<Messages> new_messages(CommOp op) = 0;
-  // A group of these ranks of this one, in this order, for split(), which gives it its rank, size
-  // and meter. Every rank calls it; one with a negative color joins none, and gets null.
+  // A group of these ranks of this one, in this order, for split(), which gives it its rank, size,
+  // machines and meter. Every rank calls it; one with a negative color joins none, and gets null.
   virtual std::shared_ptr<MessageGroup> part(int color, const std::vector<int>& members) = 0;
+
+  // What is sent to a peer for `op`.
+  void count(CommOp op, int peer, std::int64_t bytes, std::int64_t num_messages) {
+    OpTraffic& sent = (*meter)[op];
+    sent.bytes_sent += bytes;
+    sent.messages += num_messages;
+    if (machines.are_apart(rank, peer)) sent.outer_bytes += bytes;
+  }
 
   int rank = 0;
   int size = 1;
+  Machines machines;
   std::int64_t num_tags = std::numeric_limits<int>::max();
   std::int64_t num_started = 0;    // collectives so far: the next one's number
   std::shared_ptr<Traffic> meter;  // shared by all groups split from one another

@@ -150,15 +150,13 @@ MPI_Request* MpiMessages::new_request() {
 void MpiMessages::send(Channel channel, const std::byte* data, std::int64_t bytes, int peer,
                        int tag) {
   const MPI_Comm comm = group_.comm_of(channel);
-  OpTraffic& traffic = (*group_.meter)[op_];
   const auto start = group_.limits.synchronous_sends ? &MPI_Issend : &MPI_Isend;
   for (std::int64_t begin = 0; begin < bytes; begin += group_.limits.message_bytes) {
     const std::int64_t piece = std::min(group_.limits.message_bytes, bytes - begin);
     check_mpi(
         start(data + begin, static_cast<int>(piece), MPI_BYTE, peer, tag, comm, new_request()),
         "MPI_Isend or MPI_Issend");
-    traffic.bytes_sent += piece;
-    ++traffic.messages;
+    group_.count(op_, peer, piece, 1);
   }
 }
 

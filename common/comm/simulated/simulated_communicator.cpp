@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/comm/argument_checks.hpp"
 #include "common/comm/traffic_theory.hpp"
@@ -11,28 +12,26 @@
 
 namespace ladder {
 
-// What a rank's groups share: its clock, its link and its meter.
+// What a rank's groups share: its clock, its links and its meter.
 class SimulatedClock {
  public:
-  explicit SimulatedClock(Link link) : link_(link) {}
+  explicit SimulatedClock(const Links& links) : queues_(links) {}
 
   Traffic traffic;
 
   double now_s() const { return computing_.seconds() + waited_s_; }
   double waited_s() const { return waited_s_; }
   void wait_until(double end_s) { waited_s_ += std::max(0.0, end_s - now_s()); }
-  // Queues for the link; returns the time at which it will have sent this.
-  double occupy(const OpTraffic& sent) {
-    return free_at_s_ = std::max(free_at_s_, now_s()) + link_seconds(link_, sent);
-  }
+  // Queues for the links; returns the time at which they will have sent this.
+  double occupy(const LinksUse& use) { return queues_.occupy(now_s(), use); }
   // When another rank's message is here that is sent now.
-  double arrival_of(const OpTraffic& sent) const { return now_s() + link_seconds(link_, sent); }
+  double arrival_of(const LinksUse& use) const { return now_s() + seconds(use); }
+  double seconds(const LinksUse& use) const { return link_seconds(queues_.links(), use); }
 
  private:
-  Link link_;
+  LinkQueues queues_;
   CpuTimer computing_;
   double waited_s_ = 0;
-  double free_at_s_ = 0;
 };
 
 namespace {
@@ -86,32 +85,39 @@ void answer(const Operation& operation, int size, int rank) {
   }
 }
 
-// What the root sends, or the rank that sends most: no slice is longer than rank 0's.
-OpTraffic sent_by_slowest(const Operation& operation, int size) {
-  const int slowest = operation.kind == CommOp::kBroadcast ? operation.peer : 0;
-  return traffic_of(operation, size, slowest)[operation.kind];
-}
-
 }  // namespace
 
-SimulatedCommunicator::SimulatedCommunicator(int rank, int size, Link link)
-    : SimulatedCommunicator(rank, size, std::make_shared<SimulatedClock>(link)) {}
+SimulatedCommunicator::SimulatedCommunicator(int rank, int size, const Links& links,
+                                             Machines machines)
+    : SimulatedCommunicator(rank, size, std::move(machines),
+                            std::make_shared<SimulatedClock>(links)) {}
 
-SimulatedCommunicator::SimulatedCommunicator(int rank, int size,
+SimulatedCommunicator::SimulatedCommunicator(int rank, int size, Machines machines,
                                              std::shared_ptr<SimulatedClock> clock)
-    : rank_(rank), size_(size), clock_(std::move(clock)) {
+    : rank_(rank), size_(size), machines_(std::move(machines)), clock_(std::move(clock)) {
   check(0 <= rank && rank < size, "there is no rank ", rank, " in a simulated group of ", size);
+}
+
+// No slice is longer than rank 0's; and of machines that are filled one after the other, the last
+// one may have fewer ranks, which send more to others.
+LinksUse SimulatedCommunicator::sent_by_slowest(const Operation& operation) const {
+  if (operation.is_message()) return sent_by(operation, size_, rank_, machines_).links;
+  if (operation.kind == CommOp::kBroadcast)
+    return sent_by(operation, size_, operation.peer, machines_).links;
+  const LinksUse first = sent_by(operation, size_, 0, machines_).links;
+  const LinksUse last = sent_by(operation, size_, size_ - 1, machines_).links;
+  return clock_->seconds(first) >= clock_->seconds(last) ? first : last;
 }
 
 WorkPtr SimulatedCommunicator::start(const Operation& operation) {
   check_operation(operation, *this);
   answer(operation, size_, rank_);
-  clock_->traffic += traffic_of(operation, size_, rank_);
+  clock_->traffic += traffic_of(operation, size_, rank_, machines_);
+  Operation sent = operation;  // by the other rank, of a message that arrives
+  if (operation.kind == CommOp::kRecv) sent.kind = CommOp::kSend;
+  const LinksUse use = sent_by_slowest(sent);
   const double end_s =
-      operation.kind == CommOp::kRecv
-          ? clock_->arrival_of(send_traffic(operation.tensor.numel(),
-                                            operation.tensor.element_size())[CommOp::kSend])
-          : clock_->occupy(sent_by_slowest(operation, size_));
+      operation.kind == CommOp::kRecv ? clock_->arrival_of(use) : clock_->occupy(use);
   return std::make_unique<SimulatedWork>(operation, clock_, end_s);
 }
 
@@ -124,12 +130,14 @@ std::unique_ptr<Communicator> SimulatedCommunicator::split(int color, int /*key*
 std::unique_ptr<Communicator> SimulatedCommunicator::split_by(const ColorOfRank& color_of) {
   const int color = color_of(rank_);
   if (color < 0) return nullptr;
-  int num_members = 0, own_place = 0;
-  for (int member = 0; member < size_; ++member) {
-    if (member == rank_) own_place = num_members;
-    if (color_of(member) == color) ++num_members;
+  std::vector<int> members;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (color_of(rank) == color) members.push_back(rank);
   }
-  return std::unique_ptr<Communicator>(new SimulatedCommunicator(own_place, num_members, clock_));
+  const auto own_place = std::find(members.begin(), members.end(), rank_) - members.begin();
+  return std::unique_ptr<Communicator>(
+      new SimulatedCommunicator(static_cast<int>(own_place), static_cast<int>(members.size()),
+                                machines_.of_part(members), clock_));
 }
 
 Traffic SimulatedCommunicator::traffic() const {

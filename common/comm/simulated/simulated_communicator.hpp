@@ -12,9 +12,9 @@
 // what is trained on them means nothing.
 //
 // Time is simulated, too. Computing takes as long as this rank's thread has the CPU, so that other
-// programs do not slow it down. An operation occupies the link as long as on the rank that sends
-// most, after those that were started before it; a message that is received takes its own time from
-// the start of recv. wait() does not sleep: it moves the rank's clock to the end of the operation.
+// programs do not slow it down. An operation occupies the links (paced_communicator.hpp) as long as
+// on the rank that sends most, after those that were started before it; a message that is received
+// takes its own time from the start of recv. wait() does not sleep: it moves the rank's clock to the end of the operation.
 // So what is computed meanwhile hides communication as in a real run. A link that is off takes no
 // time.
 #pragma once
@@ -31,7 +31,7 @@ class SimulatedClock;
 class SimulatedCommunicator final : public Communicator {
  public:
   // Throws CheckError unless 0 <= rank < size.
-  SimulatedCommunicator(int rank, int size, Link link = {});
+  SimulatedCommunicator(int rank, int size, const Links& links = {}, Machines machines = {});
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -40,12 +40,16 @@ class SimulatedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override;
   std::unique_ptr<Communicator> split_by(const ColorOfRank& color_of) override;
   Traffic traffic() const override;
+  Machines machines() const override { return machines_; }
   std::optional<double> simulated_wait_s() const override;
 
  private:
-  SimulatedCommunicator(int rank, int size, std::shared_ptr<SimulatedClock> clock);
+  SimulatedCommunicator(int rank, int size, Machines machines,
+                        std::shared_ptr<SimulatedClock> clock);
+  LinksUse sent_by_slowest(const Operation& operation) const;
 
   int rank_, size_;
+  Machines machines_;
   std::shared_ptr<SimulatedClock> clock_;  // with the meter; shared by split groups
 };
 
