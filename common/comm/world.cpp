@@ -1,10 +1,15 @@
 #include "common/comm/world.hpp"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -74,6 +79,7 @@ struct World::Process {
   Transport transport = Transport::kSelf;
   int local_rank = 0;
   int num_local_ranks = 1;
+  int first_local_rank = 0;  // the lowest rank on this machine
 #ifdef LADDER_WITH_MPI
   std::optional<MpiProcess> mpi;
 #endif
@@ -102,6 +108,7 @@ struct World::Process {
     store.emplace();
     local_rank = launched_local_rank();
     num_local_ranks = launched_local_ranks();
+    first_local_rank = launched_rank() - local_rank;  // torchrun fills one machine after the other
     comm = store->communicator();
   }
 
@@ -110,6 +117,7 @@ struct World::Process {
     mpi.emplace();
     local_rank = mpi->local_rank();
     num_local_ranks = mpi->num_local_ranks();
+    first_local_rank = mpi->first_local_rank();
     comm = mpi_communicator();
     check_usage(launched_ranks() == 1 || comm->size() == launched_ranks(), "the launcher started ",
                 launched_ranks(), " ranks, but MPI sees ", comm->size(),
@@ -151,6 +159,7 @@ World::World(std::unique_ptr<Communicator> comm, Transport transport)
   check(transport != Transport::kAuto, "a world of a given group needs to know its transport");
   process_->transport = transport;
   if (transport == Transport::kThreads) process_->local_rank = comm->rank();
+  process_->num_local_ranks = comm->size();
   process_->comm = std::move(comm);
 }
 
@@ -169,6 +178,20 @@ Transport World::transport() const {
 }
 int World::local_rank() const {
   return process_->local_rank;
+}
+std::vector<int> World::machine_of_rank() {
+  const int num_ranks = comm().size();
+  if (process_->num_local_ranks == num_ranks) return std::vector<int>(num_ranks, 0);
+  const at::Tensor firsts = at::empty({num_ranks}, at::kInt);
+  comm().all_gather(at::full({1}, process_->first_local_rank, at::kInt), firsts)->wait();
+  const std::span first_of_rank(firsts.const_data_ptr<int>(), num_ranks);
+  const std::set machines(first_of_rank.begin(), first_of_rank.end());
+  std::vector<int> machine_of_rank;
+  for (const int first : first_of_rank) {
+    machine_of_rank.push_back(
+        static_cast<int>(std::distance(machines.begin(), machines.find(first))));
+  }
+  return machine_of_rank;
 }
 
 void World::abort(int exit_code) {

@@ -154,6 +154,31 @@ TEST_F(WorldTest, TheStoreIsTorchruns) {
   EXPECT_TRUE(torchruns.has(store_failure_key("ladder/3/2/")));
 }
 
+// Two machines with one rank and two, or one with all three.
+TEST_F(WorldTest, KnowsWhichMachineEachOfTorchrunsRanksIsOn) {
+  using Machines = std::vector<int>;
+  KeyValueStore torchruns("localhost", 0, /*is_server=*/true, 10);
+  set_variables(concat("WORLD_SIZE=3 TORCHELASTIC_RUN_ID=none TORCHELASTIC_USE_AGENT_STORE=True ",
+                       "MASTER_ADDR=localhost MASTER_PORT=", torchruns.port()));
+  const auto expect_machines = [](const Machines& wanted, const std::vector<std::string>& ranks) {
+    std::vector<std::unique_ptr<World>> worlds;
+    for (const std::string& variables : ranks) {
+      set_variables(variables);
+      worlds.push_back(std::make_unique<World>(Transport::kAuto));
+    }
+    run_as_threads(3, [&](Communicator& thread) {
+      World& world = *worlds[static_cast<std::size_t>(thread.rank())];
+      EXPECT_EQ(world.machine_of_rank(), wanted);
+      const bool is_one = wanted.back() == 0;
+      EXPECT_EQ(world.comm().traffic()[CommOp::kAllGather].calls, is_one ? 0 : 1);
+    });
+  };
+  expect_machines({0, 1, 1}, {"RANK=0 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1",
+                              "RANK=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "RANK=2 LOCAL_RANK=1"});
+  expect_machines({0, 0, 0}, {"RANK=0 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3", "RANK=1 LOCAL_RANK=1",
+                              "RANK=2 LOCAL_RANK=2"});
+}
+
 TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
   setenv("PMI_SIZE", "two", 1);
   expect_throws<UsageError>([] { launched_ranks(); }, {"PMI_SIZE is 'two'"});
@@ -189,6 +214,7 @@ TEST_F(WorldTest, OfThreadsKnowsThatItIs) {
     EXPECT_EQ(world.transport(), Transport::kThreads);
     EXPECT_EQ(world.comm().size(), 3);
     EXPECT_EQ(world.local_rank(), comm.rank());
+    EXPECT_EQ(world.machine_of_rank(), std::vector<int>(3, 0));
   });
 }
 

@@ -36,7 +36,8 @@ class MpiProcess {
   MpiProcess& operator=(const MpiProcess&) = delete;
 
   int local_rank() const { return local_rank_; }
-  int num_local_ranks() const { return num_local_ranks_; }  // on this machine
+  int num_local_ranks() const { return num_local_ranks_; }    // on this machine
+  int first_local_rank() const { return first_local_rank_; }  // the lowest rank on this machine
   [[noreturn]] static void abort(int exit_code);
 
  private:
@@ -44,6 +45,7 @@ class MpiProcess {
   int exceptions_at_start_ = 0;
   int local_rank_ = 0;
   int num_local_ranks_ = 1;
+  int first_local_rank_ = 0;
 };
 
 }  // namespace ladder

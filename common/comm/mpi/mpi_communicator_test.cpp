@@ -30,6 +30,14 @@ TEST_F(MpiTransport, WorldKnowsItsLauncher) {
   EXPECT_LE(test_world().local_rank(), rank_);
 }
 
+// Ranks on two machines are in tests/cluster_test.cpp.
+TEST_F(MpiTransport, RanksOnOneMachineNeedNoMessageToKnowIt) {
+  std::vector<int> machines;
+  const Traffic sent = sent_in(comm_, [&] { machines = test_world().machine_of_rank(); });
+  EXPECT_EQ(machines, std::vector<int>(static_cast<std::size_t>(size_), 0));
+  EXPECT_EQ(sent, Traffic());
+}
+
 TEST_F(MpiTransport, ScratchIsTheOtherRanksPiecesAndGoesAway) {
   install_memory_ledger();
   const at::Tensor tensor = at::ones({size_ * 1000});
