@@ -24,6 +24,7 @@ from launcher.checkout import write_or_fail
 from launcher.console import count_from, new_file, read_link
 from launcher.figures import page, swatches
 from launcher.launch import run_all, train
+from launcher.plan_time import link_of
 from launcher.steps import resolve_step, trainer_in
 from launcher.tables import table_of
 
@@ -97,12 +98,8 @@ def worker_of(report):
 
 def transfers_of(facts, link):
     """[(seconds, how often)] of the averages, by what the worker says that it sends."""
-    latency_us, gbps = link
     return [
-        (
-            1e-6 * latency_us * send["messages"] + 8e-9 * send["bytes_sent"] / gbps,
-            send["times"],
-        )
+        (link_of(link).seconds(send["inside"]), send["times"])
         for send in facts["ranks"][0]["plan"]
         if send["wait"] == "for_steps"
     ]

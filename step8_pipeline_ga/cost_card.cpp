@@ -45,8 +45,10 @@ class Messages {
   // The ranks of two neighboring stages, of which this is the first.
   RankGroup with_neighbor(int step) const {
     const int neighbor = (place_.stage + step + place_.num_stages) % place_.num_stages;
-    const int first = place_.replica * place_.num_stages + place_.stage;
-    return {.first = first, .stride = neighbor - place_.stage, .size = 2};
+    const RankGroup stages = place_.stages();
+    return {.first = stages.first + place_.stage * stages.stride,
+            .stride = (neighbor - place_.stage) * stages.stride,
+            .size = 2};
   }
   void receive(StepPhase phase, std::int64_t layer, int step) {
     plan_.each_microbatch({.phase = phase,

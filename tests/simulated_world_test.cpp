@@ -58,13 +58,13 @@ class SimulatedWorld : public ::testing::TestWithParam<Case> {
     return options_for(trainer(), options);
   }
 
-  TrainReport simulate(int rank, int num_ranks, Link link = {}) const {
+  TrainReport simulate(int rank, int num_ranks, const Links& links = {}) const {
     TrainOptions options = options_on(num_ranks);
     options.transport = Transport::kSimulated;
     options.num_ranks = num_ranks;
     options.simulated_rank = rank;
     finalize(options);
-    SimulatedCommunicator comm(rank, num_ranks, link);
+    SimulatedCommunicator comm(rank, num_ranks, links);
     const MemoryReading before = read_memory();
     const TrainReport report = trainer().train(options, comm);
     EXPECT_THAT(differences_from_theory(trainer(), options, report, before, num_ranks, rank),
@@ -101,7 +101,7 @@ TEST_P(SimulatedWorld, SendsWhatTheSameRankSendsToRealOnes) {
 
 // A link that needs a minute for each message, on which a real run would take hours.
 TEST_P(SimulatedWorld, WaitsWithoutSleeping) {
-  const TrainReport report = simulate(1, 64, {.latency_us = 60e6, .gbit_per_s = 1000});
+  const TrainReport report = simulate(1, 64, Link{.latency_us = 60e6, .gbit_per_s = 1000});
   const double waited_s = report.simulated_waits_s.at(1);
   EXPECT_GT(waited_s, 60);
   EXPECT_LT(report.step_seconds.at(1) - waited_s, 20) << "what it computes takes real time";

@@ -33,9 +33,18 @@ double link_seconds(const Link& link, const LinkUse& use);
 
 // Of a rank: one to ranks on the same machine, one to those on others.
 struct Links {
+  Links(const Link& everywhere = {}) : Links(everywhere, everywhere) {}  // NOLINT(*-explicit-*)
+  Links(const Link& of_machine, const Link& between) : inside(of_machine), outside(between) {}
+
   Link inside, outside;
   bool is_on() const { return inside.is_on() || outside.is_on(); }
 };
+// What connects the ranks.
+struct Network {
+  Links links;
+  int ranks_per_machine = 0;  // 0: as many as the launcher has started there
+};
+
 struct LinksUse {
   LinkUse inside, outside;
   bool operator==(const LinksUse&) const = default;

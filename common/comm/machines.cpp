@@ -12,7 +12,8 @@ MachineGrid grid_of(const std::vector<int>& machine_of_rank) {
   const auto machine_of = [&](int rank) { return machine_of_rank[static_cast<std::size_t>(rank)]; };
   int width = 1;
   while (machine_of(width) == machine_of(0)) ++width;
-  bool is_grid = size % width == 0 && std::has_single_bit(static_cast<unsigned>(width));
+  bool is_grid =
+      width > 1 && size % width == 0 && std::has_single_bit(static_cast<unsigned>(width));
   for (int rank = width; is_grid && rank < size; ++rank)
     is_grid = rank % width == 0 ? machine_of(rank) > machine_of(rank - 1)
                                 : machine_of(rank) == machine_of(rank - 1);
@@ -40,6 +41,12 @@ Machines Machines::of_part(const std::vector<int>& members) const {
   for (const int member : members)
     part.push_back((*machine_of_rank_)[static_cast<std::size_t>(member)]);
   return Machines(std::move(part));
+}
+
+Machines Machines::without_grid() const {
+  Machines direct = *this;
+  if (!is_one()) direct.grid_ = {1, static_cast<int>(machine_of_rank_->size())};
+  return direct;
 }
 
 Machines machines_of(int num_ranks, int ranks_per_machine) {

@@ -38,6 +38,8 @@ class Machines {
   bool are_apart(int rank, int peer) const;  // on two machines
   // Those of a group's part, by the ranks that belong to it.
   Machines of_part(const std::vector<int>& members) const;
+  // The same, but every rank sends to all others.
+  Machines without_grid() const;
   // In which a group of `size` ranks, which is this one, adds up.
   MachineGrid grid(int size) const { return is_one() ? MachineGrid{1, size} : grid_; }
 

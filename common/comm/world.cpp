@@ -87,14 +87,14 @@ struct World::Process {
   std::unique_ptr<Communicator> comm;  // destroyed before MPI ends
 
   // Gives this rank its GPU, and its communicator the way there.
-  void place_on_gpu(Transport asked, const Link& link, const NcclOptions& nccl) {
+  void place_on_gpu(Transport asked, const Links& links, const NcclOptions& nccl) {
     const int num_gpus = num_cuda_devices();
     check_usage(num_gpus > 0, "there is no GPU: ", cuda_problem());
     use_cuda_device(local_rank % num_gpus);
     // Counting GPUs would not tell: the launcher may show each rank only its own.
     const std::vector<std::string> gpus = all_gather_text(current_gpu_id(), *comm);
     const bool has_own = std::set(gpus.begin(), gpus.end()).size() == gpus.size();
-    const bool is_auto = asked == Transport::kAuto && !link.is_on();  // no link slows NCCL down
+    const bool is_auto = asked == Transport::kAuto && !links.is_on();  // no link slows NCCL down
     const bool is_nccl = asked == Transport::kNccl || (is_auto && has_own && comm->size() > 1);
     if (is_nccl) {
       transport = Transport::kNccl;
@@ -130,7 +130,7 @@ struct World::Process {
   }
 };
 
-World::World(Transport transport, Link link, at::Device device, const NcclOptions& nccl)
+World::World(Transport transport, const Links& links, at::Device device, const NcclOptions& nccl)
     : process_(std::make_unique<Process>()) {
   check_usage(transport != Transport::kNccl || device.is_cuda(),
               "--transport nccl carries tensors on GPUs: give --device cuda as well");
@@ -142,14 +142,14 @@ World::World(Transport transport, Link link, at::Device device, const NcclOption
   } else {
     process_->comm = std::make_unique<SelfCommunicator>();
   }
-  if (device.is_cuda()) process_->place_on_gpu(transport, link, nccl);
-  if (link.is_on()) {
+  if (device.is_cuda()) process_->place_on_gpu(transport, links, nccl);
+  if (links.is_on()) {
     const int num_ranks = process_->comm->size();
     check_usage(process_->num_local_ranks == num_ranks,
                 "--link simulates a network on one machine, but only ", process_->num_local_ranks,
                 " of the ", num_ranks, " ranks are on this one; start all of them here, or leave ",
                 "--link out and use the network that is there");
-    process_->comm = std::make_unique<PacedCommunicator>(std::move(process_->comm), link);
+    process_->comm = std::make_unique<PacedCommunicator>(std::move(process_->comm), links);
   }
 }
 

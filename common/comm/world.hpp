@@ -21,14 +21,14 @@ class World {
   // Collective with mpi and nccl. Throws UsageError for `self` under a launcher of several ranks,
   // for `mpi` in a build without it, and if torchrun started several ranks, since it starts no MPI;
   // for `store` under any other launcher, which serves none; CheckError for `threads` and
-  // `simulated`, whose communicator is given instead. With a link, the communicator is paced by it; throws UsageError if the
-  // ranks are on several machines.
+  // `simulated`, whose communicator is given instead. With links, the communicator is paced by them; throws UsageError if
+  // the ranks are on several machines.
   //
   // With a device of type CUDA, each rank gets the GPU of its local rank, in turns if there are
   // fewer, and its communicator carries tensors there as well: through NCCL, which mpi or store
   // helps to start, or staged through host memory.
   // Throws UsageError for nccl on the CPU, and where ranks would have to share a GPU.
-  explicit World(Transport transport, Link link = {}, at::Device device = at::kCPU,
+  explicit World(Transport transport, const Links& links = {}, at::Device device = at::kCPU,
                  const NcclOptions& nccl = {});
   // A world of this group, for programs that have started their ranks themselves: it neither starts
   // nor ends MPI. `transport` is what carries the group's messages, not kAuto. Its local_rank() is

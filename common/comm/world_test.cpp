@@ -187,10 +187,10 @@ TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
 }
 
 TEST_F(WorldTest, ALinkPacesTheCommunicator) {
-  World world(Transport::kAuto, {.latency_us = 1e6, .gbit_per_s = 1});
+  World world(Transport::kAuto, Link{.latency_us = 1e6, .gbit_per_s = 1});
   EXPECT_NE(dynamic_cast<PacedCommunicator*>(&world.comm()), nullptr);
   EXPECT_EQ(all_reduce_sum(3.0, world.comm()), 3.0) << "one rank sends nothing";
-  World without(Transport::kAuto, Link());
+  World without(Transport::kAuto, Links());
   EXPECT_EQ(dynamic_cast<PacedCommunicator*>(&without.comm()), nullptr);
 }
 

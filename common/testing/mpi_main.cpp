@@ -3,8 +3,8 @@
 // stands for the host's, as those of tensors on a GPU do (staged_communicator.hpp); with --store,
 // through a store that rank 0 serves, as those of ranks that torchrun starts do
 // (store_communicator.hpp). With --checked, all calls are compared (checking_communicator.hpp);
-// with --paced, they take a link's time (paced_communicator.hpp); --self is one rank
-// (self_communicator.hpp).
+// with --paced, they take a link's time (paced_communicator.hpp); with --machines, two ranks share
+// each (machines.hpp); --self is one rank (self_communicator.hpp).
 //
 // Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
@@ -22,6 +22,7 @@
 #include <string_view>
 
 #include "common/comm/checking/checking_communicator.hpp"
+#include "common/comm/messages/message_communicator.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
 #include "common/comm/paced_communicator.hpp"
 #include "common/comm/self_communicator.hpp"
@@ -102,6 +103,11 @@ const std::map<std::string_view, Carry> kCarriers = {
     {"--paced",
      [](Group group) -> Group {
        return std::make_unique<PacedCommunicator>(std::move(group), Link{1, 100});
+     }},
+    {"--machines",
+     [](Group group) -> Group {
+       place_on(machines_of(group->size(), 2), *group);
+       return group;
      }},
     {"--self", [](Group) -> Group { return std::make_unique<SelfCommunicator>(); }},
     {"--store", [](Group group) {
@@ -194,7 +200,7 @@ int main(int argc, char** argv) {
   const int num_threads = is_carried ? 0 : ladder::read_num_threads(argc, argv);
   if (num_threads < 0) {
     std::fprintf(stderr,
-                 "usage: %s [--threads N | --staged | --checked | --paced | --self | --store] "
+                 "usage: %s [--threads N | --staged | --checked | --paced | --machines | --self | --store] "
                  "[--gtest_filter=PATTERN]\n",
                  argv[0]);
     return 2;

@@ -51,7 +51,8 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
   const StepsTaken steps =
       is_every_step ? full_step(options) : StepsTaken{.last = options.num_steps};
   const std::vector<Send> plan = trainer.sends(options, steps, world_size, rank);
-  const Json traffic = to_json(traffic_of(plan, rank));
+  const Machines machines = machines_of(world_size, options.ranks_per_machine);
+  const Json traffic = to_json(traffic_of(plan, rank, machines));
   const OptimizerWork work = trainer.optimizer_work(options, world_size, rank);
   Json sends;
   for (const auto& [operation, counts] : traffic.items())
@@ -62,7 +63,7 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
           {"working", working ? Json(*working) : Json()},
           {"sends", sends},
           {"in_steps", steps.count()},
-          {"plan", to_json(plan, rank)},
+          {"plan", to_json(plan, rank, machines)},
           {"updated", work.updated},
           {"normed", work.normed}};
 }

@@ -26,6 +26,7 @@
 
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/launcher_environment.hpp"
+#include "common/comm/messages/message_communicator.hpp"
 #include "common/comm/paced_communicator.hpp"
 #include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
@@ -257,7 +258,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   TrainReport report = train(options, trainer, comm, trace, console);
   const double total_s = timer.seconds();
   report.transport = world.transport();
-  add_theory(report, options, trainer, comm.size(), comm.rank());
+  add_theory(report, options, trainer, comm.size(), comm.rank(), comm.machines());
   const bool is_measured = batch_shape(options).is_of_tokens() && !is_simulated(options) &&
                            !report.step_seconds.empty() && !report.was_stopped;
   if (is_measured) report.product_flops_per_s = measure_products(options, comm);
@@ -328,11 +329,13 @@ std::string tries_text(const TrainOptions& options, const Trainer& trainer, int 
 }
 
 // Ranks that are threads. The first error ends all of them, and is thrown.
-int run_threads(const TrainOptions& options, const Trainer& trainer, Link link) {
+int run_threads(const TrainOptions& options, const Trainer& trainer, const Network& network) {
   int exit_code = kExitDone;
   const auto run_rank = [&](Communicator& comm) {
     std::unique_ptr<Communicator> own = comm.split(0, 0);
-    if (link.is_on()) own = std::make_unique<PacedCommunicator>(std::move(own), link);
+    place_on(machines_of(own->size(), network.ranks_per_machine), *own);
+    if (network.links.is_on())
+      own = std::make_unique<PacedCommunicator>(std::move(own), network.links);
     TraceLog log;
     World world(std::move(own), Transport::kThreads);
     const int code = check_and_train(options, trainer, world, log);
@@ -346,17 +349,25 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
   // From the first step on, a signal means: save and stop. Of several ranks the launcher speaks.
   const StopSignal stop_signal(
       launched_ranks() > 1 ? "" : "stopped before training began: nothing was saved\n");
-  const Link link = options.link.empty() ? Link() : parse_link(options.link);
-  if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
+  const Network network = network_of(options);
+  if (options.transport == Transport::kThreads) return run_threads(options, trainer, network);
   TraceLog log;
   if (is_simulated(options)) {
-    World world(
-        std::make_unique<SimulatedCommunicator>(options.simulated_rank, options.num_ranks, link),
-        Transport::kSimulated);
+    const int num_ranks = options.num_ranks;
+    World world(std::make_unique<SimulatedCommunicator>(
+                    options.simulated_rank, num_ranks, network.links,
+                    machines_of(num_ranks, network.ranks_per_machine)),
+                Transport::kSimulated);
     return check_and_train(options, trainer, world, log);
   }
-  World world(options.transport, link, options.device, options.nccl);
-  return run_in_world(world, [&] { return check_and_train(options, trainer, world, log); });
+  World world(options.transport, network.links, options.device, options.nccl);
+  return run_in_world(world, [&] {
+    const bool is_said = network.ranks_per_machine > 0;
+    place_on(is_said ? machines_of(world.comm().size(), network.ranks_per_machine)
+                     : Machines(world.machine_of_rank()),
+             world.comm());
+    return check_and_train(options, trainer, world, log);
+  });
 }
 
 }  // namespace

@@ -23,9 +23,18 @@ const char* wait_name(Wait wait) {
   return kNames[static_cast<std::size_t>(wait)];
 }
 
-Traffic once(const Send& send, std::int64_t numel, int rank) {
-  return traffic_of(send.operation, numel, send.element_bytes, send.group.size,
-                    send.group.place_of(rank));
+Sent once(const Send& send, std::int64_t numel, int rank, const Machines& machines) {
+  const RankGroup& group = send.group;
+  std::vector<int> members;
+  for (int i = 0; i < group.size && !machines.is_one(); ++i)
+    members.push_back(group.first + i * group.stride);
+  const int peer = send.operation == CommOp::kSend ? 1 : 0;  // the receiver, or rank 0
+  return sent_by(send.operation, numel, send.element_bytes, group.size, group.place_of(rank), peer,
+                 machines.of_part(members));
+}
+
+Json to_json(const LinkUse& use) {
+  return {{"rounds", use.rounds}, {"bytes", use.bytes}};
 }
 
 }  // namespace
@@ -38,24 +47,25 @@ void SendPlan::add(Send send, std::int64_t times, std::int64_t full_rows) {
   if (times > 0) sends_.push_back(send);
 }
 
-Traffic traffic_of(const std::vector<Send>& sends, int rank) {
+Traffic traffic_of(const std::vector<Send>& sends, int rank, const Machines& machines) {
   Traffic sum;
   for (const Send& send : sends) {
-    Traffic traffic = once(send, send.numel, rank);
+    Traffic traffic = once(send, send.numel, rank, machines).traffic;
     sum += traffic *= send.times;
     if (send.missing_numel == 0) continue;
+    const OpTraffic more = once(send, send.missing_numel, rank, machines).traffic[send.operation];
     Traffic missing;
-    missing[send.operation].bytes_sent =
-        once(send, send.missing_numel, rank)[send.operation].bytes_sent;
+    missing[send.operation] = {.bytes_sent = more.bytes_sent, .outer_bytes = more.outer_bytes};
     sum -= missing;
   }
   return sum;
 }
 
-Json to_json(const std::vector<Send>& sends, int rank) {
+Json to_json(const std::vector<Send>& sends, int rank, const Machines& machines) {
   Json json = Json::array();
   for (const Send& send : sends) {
-    const OpTraffic sent = once(send, send.numel, rank)[send.operation];
+    const auto [traffic, links] = once(send, send.numel, rank, machines);
+    const OpTraffic& sent = traffic[send.operation];
     json.push_back({{"phase", phase_name(send.phase)},
                     {"layer", send.layer},
                     {"operation", to_string(send.operation)},
@@ -66,6 +76,8 @@ Json to_json(const std::vector<Send>& sends, int rank) {
                     {"group", {send.group.first, send.group.stride, send.group.size}},
                     {"bytes_sent", sent.bytes_sent},
                     {"messages", sent.messages},
+                    {"inside", to_json(links.inside)},
+                    {"outside", to_json(links.outside)},
                     {"times", send.times}});
   }
   return json;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/comm/machines.hpp"
 #include "common/comm/traffic.hpp"
 #include "common/core/json.hpp"
 #include "common/data/batch_stream.hpp"
@@ -93,7 +94,8 @@ class SendPlan {
   std::vector<Send> sends_;
 };
 
-Traffic traffic_of(const std::vector<Send>& sends, int rank);
-Json to_json(const std::vector<Send>& sends, int rank);  // what each sends once
+// By ranks of the world, which are on `machines`.
+Traffic traffic_of(const std::vector<Send>& sends, int rank, const Machines& machines = {});
+Json to_json(const std::vector<Send>& sends, int rank, const Machines& machines = {});  // each once
 
 }  // namespace ladder

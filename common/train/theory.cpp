@@ -124,30 +124,32 @@ StepsTaken steps_of(const TrainReport& report) {
 }
 
 Traffic traffic_theory(const Trainer& trainer, const TrainOptions& options, const StepsTaken& steps,
-                       int world_size, int rank) {
-  return traffic_of(trainer.sends(options, steps, world_size, rank), rank);
+                       int world_size, int rank, const Machines& machines) {
+  return traffic_of(trainer.sends(options, steps, world_size, rank), rank, machines);
 }
 
 void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,
-                int world_size, int rank) {
+                int world_size, int rank, const Machines& machines) {
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
   report.peak_theory = trainer.peak_bytes(options, world_size, rank);
-  report.traffic_theory = traffic_theory(trainer, options, steps_of(report), world_size, rank);
+  report.traffic_theory =
+      traffic_theory(trainer, options, steps_of(report), world_size, rank, machines);
   report.data_bytes_theory = data_bytes_theory(options, report);
   if (is_simulated(options)) report.bubble = trainer.bubble(options, world_size);
   if (!report.losses.empty())
-    report.differences = differences_from_theory(trainer, options, report, {}, world_size, rank);
+    report.differences = differences_from_theory(trainer, options, report, {}, world_size, rank, machines);
 }
 
 std::vector<std::string> differences_from_theory(const Trainer& trainer,
                                                  const TrainOptions& options,
                                                  const TrainReport& report,
                                                  const MemoryReading& before, int world_size,
-                                                 int rank) {
+                                                 int rank, const Machines& machines) {
   Lines lines;
   if (has_own_ledger(options))
     compare_memory(lines, trainer, options, report, before, world_size, rank);
-  const Traffic traffic = traffic_theory(trainer, options, steps_of(report), world_size, rank);
+  const Traffic traffic =
+      traffic_theory(trainer, options, steps_of(report), world_size, rank, machines);
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     const std::string of_op =
@@ -155,6 +157,8 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
     lines.expect("calls of " + of_op, report.traffic[op].calls, traffic[op].calls);
     lines.expect("bytes sent by " + of_op, report.traffic[op].bytes_sent, traffic[op].bytes_sent);
     lines.expect("messages of " + of_op, report.traffic[op].messages, traffic[op].messages);
+    lines.expect("bytes sent to other machines by " + of_op, report.traffic[op].outer_bytes,
+                 traffic[op].outer_bytes);
   }
   if (const auto data = data_bytes_theory(options, report))
     lines.expect("bytes of data read:", report.data_bytes_read, *data);

@@ -17,13 +17,13 @@ StepsTaken full_step(const TrainOptions& options);
 // The steps of a run.
 StepsTaken steps_of(const TrainReport& report);
 
-// The sum of what these steps send.
+// The sum of what these steps send, by ranks on these machines.
 Traffic traffic_theory(const Trainer& trainer, const TrainOptions& options, const StepsTaken& steps,
-                       int world_size, int rank);
+                       int world_size, int rank, const Machines& machines = {});
 
 // Fills in what theory says of this rank, and where the report differs from it.
 void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,
-                int world_size, int rank);
+                int world_size, int rank, const Machines& machines);
 
 // A line for each amount that differs, with both values and, for memory, what that may mean;
 // nothing if there is none. `report`: this rank's. `before`: what was held before the run, such as
@@ -32,6 +32,6 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
                                                  const TrainOptions& options,
                                                  const TrainReport& report,
                                                  const MemoryReading& before, int world_size,
-                                                 int rank);
+                                                 int rank, const Machines& machines = {});
 
 }  // namespace ladder

@@ -37,7 +37,7 @@ from launcher.plan_steps import (
     planned_steps,
     without,
 )
-from launcher.plan_time import Link, WrongPlan, estimate
+from launcher.plan_time import Links, WrongPlan, estimate, link_of
 from launcher.processes import signals_end_us
 from launcher.tables import digits, table
 from launcher.trainer_options import options_of
@@ -46,6 +46,7 @@ ABOUT = """\
 Which steps can train this model on N ranks, and how long an optimizer step takes.
 
     ./ladder plan --ranks 4 --memory 1GiB --link 50:1 --layers 8 --channels 256
+    ./ladder plan --ranks 64 --ranks-per-machine 8 --link 3:1800 --outer-link 20:200 --speed 300:2000 --device cuda
     ./ladder plan --ranks 1000 --memory 80GiB --link 5:400 --speed 300:2000 --device cuda --layers 32 --channels 4096
 
 All other words are options of the trainers; --micro-batch-size and --num-microbatches are those of each of N replicas. A
@@ -60,7 +61,7 @@ depends on this machine, --link says what connects the ranks, and --device cuda 
 MEASURED = "threads products gradient-sum data rows norm-eps rope-theta order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
     resume log-every val-data save-dtype keep sample quiet memory-cap-mb alpha
-    outer-lr outer-momentum reduction nccl-timeout deterministic""".split()
+    outer-lr outer-momentum reduction nccl-timeout deterministic ranks-per-machine""".split()
 REFUSED = {
     "transport": "it plans for ranks under mpirun",
     "rank": "it plans for all ranks",
@@ -76,7 +77,7 @@ REFUSED = {
     "show-schedule": "it draws nothing: ./ladder train step8 --show-schedule",
 }
 SHAPE = "model context layers heads kv-heads channels mlp-channels tie-embeddings rope-theta norm-eps".split()
-OWN = ("ranks", "link", "help")  # of the planner, with the trainers' meaning
+OWN = ("ranks", "link", "outer-link", "help")  # of the planner, with the trainers' meaning
 UNITS = "kmgt"  # the first letters: thousands, or 1,024s if an i follows
 LEAST_BARE = 2**20  # fewer bytes without a unit are a forgotten unit
 REFERENCE = "step3_naive_dp"  # that is measured, and tells the shape of model and batch
@@ -127,8 +128,14 @@ def parse(words):
         "--link",
         metavar="US:GBPS",
         type=read_link,
-        help="each rank's link, as the trainers' --link: microseconds per message, and 10^9 bits per second; "
+        help="each rank's link, as the trainers' --link: microseconds per round of messages, and 10^9 bits per second; "
         "by default, all ranks are on this machine, whose transport is measured",
+    )
+    parser.add_argument(
+        "--outer-link",
+        metavar="US:GBPS",
+        type=read_link,
+        help="each rank's link to other machines, if --ranks-per-machine says how many ranks share one",
     )
     parser.add_argument(
         "--speed",
@@ -144,7 +151,7 @@ def parse(words):
     )
     arguments, words = parser.parse_known_args(words)
     check_words(words)
-    check_machine(arguments)
+    check_machine(arguments, words)
     device = option_of(words, "device")
     if device not in (None, "cpu") and not arguments.speed:
         usage_error(
@@ -153,13 +160,21 @@ def parse(words):
     return arguments, words
 
 
-def check_machine(arguments):
+def check_machine(arguments, words):
     """Asks for what a time depends on: a link that is not given would be infinitely fast."""
     ranks, here = arguments.ranks, arguments.here
     if arguments.speed and here:
         usage_error(
             f"--here {here} says whose speed is measured, and with --speed nothing is: leave one of them out"
         )
+    if machines := option_of(words, "ranks-per-machine"):
+        if not (arguments.link and arguments.outer_link):
+            usage_error(
+                f"--ranks-per-machine {machines}: say what connects ranks with --link, on a machine, and "
+                "--outer-link, to others: for example --link 3:1800 --outer-link 20:200"
+            )
+    elif arguments.outer_link:
+        usage_error("--outer-link connects machines: say how many ranks share one with --ranks-per-machine")
     if arguments.link or ranks == 1:
         return
     example = "for example --link 5:400 for 5 us per message and 400 Gbit/s"
@@ -233,9 +248,11 @@ class Planned(NamedTuple):
 
 
 class Planner:
-    def __init__(self, trainers, ranks, words, link=None, speed=None, here=None):
+    def __init__(
+        self, trainers, ranks, words, link=None, speed=None, here=None, outer_link=None
+    ):
         self.trainers, self.ranks, self.words = trainers, ranks, tuple(words)
-        self.link = Link(link[0] * 1e-6, 8e-9 / link[1]) if link else Link()
+        self.links = Links(link_of(link), link_of(outer_link))
         self.whole = trainers.facts(REFERENCE, ranks, self.words)
         self.layers = len(self.whole["layers"]) - 2
         if not self.whole["config"]["steps"]:
@@ -274,7 +291,7 @@ class Planner:
         except Refusal as refusal:
             return Planned(candidate, str(refusal))
         with signals_end_us():
-            times = estimate(facts, self.speed, self.link)
+            times = estimate(facts, self.speed, self.links)
         sent = max(
             sum(op["bytes_sent"] for op in (rank["sends"] or {}).values()) / rank["in_steps"]
             for rank in facts["ranks"]
@@ -484,6 +501,7 @@ def run(words):
             arguments.link,
             arguments.speed,
             arguments.here,
+            arguments.outer_link,
         )
         plans = [planner.plan(each) for each in candidates(planner.trainers, planner.ranks, words)]
     except Refusal as refusal:

@@ -14,10 +14,25 @@ PASSES = {"F": ("forward", 1), "B": ("backward", 1), "I": ("backward", 0.5), "W"
 
 
 class Link(NamedTuple):
-    """As --link paces it: each message takes latency_s, each byte byte_s."""
+    """As --link paces it: each round of messages takes latency_s, each byte byte_s."""
 
     latency_s: float = 0
     byte_s: float = 0
+
+    def seconds(self, use):
+        return use["rounds"] * self.latency_s + use["bytes"] * self.byte_s
+
+
+class Links(NamedTuple):
+    """Of a rank: to ranks on the same machine, and to others."""
+
+    inside: Link = Link()
+    outside: Link = Link()
+
+
+def link_of(pair):
+    """Of what --link says; nothing is infinitely fast."""
+    return Link(pair[0] * 1e-6, 8e-9 / pair[1]) if pair else Link()
 
 
 class WrongPlan(Exception):
@@ -39,23 +54,24 @@ class Speed(NamedTuple):
 
 
 class Rank:
-    """A processor that computes, and a link that serves one operation after the other
-    (PacedCommunicator).
+    """A processor that computes, and two links, each of which serves one operation after the other
+    (LinkQueues in common/comm/link.hpp).
 
     Its generators carry out a step, and yield where another rank must come first. `arrivals`, of
     all ranks: when what they have sent will have arrived."""
 
-    def __init__(self, number, facts, speed, link, arrivals):
+    def __init__(self, number, facts, speed, links, arrivals):
         self.facts = facts["ranks"][number]
         self.here = [rank["rank"] for rank in facts["ranks"]]  # one replica's, of the world
-        self.speed, self.link, self.arrivals, self.microbatches = (
+        self.speed, self.links, self.arrivals, self.microbatches = (
             speed,
-            link,
+            links,
             arrivals,
             facts["microbatches"],
         )
         self.sharing = speed.sharing if len(self.here) > 1 else 1
-        self.now = self.link_free = self.phase_done = self.computed = 0.0
+        self.now = self.phase_done = self.computed = 0.0
+        self.link_free = dict.fromkeys(Links._fields, 0.0)
         self.latest, self.waited_by = defaultdict(float), {}
         self.sends = defaultdict(list)
         for send in self.facts["plan"]:
@@ -70,19 +86,22 @@ class Rank:
         self.now = max(self.now, done)
 
     def costs(self, send):
-        """Of one time: seconds of the link, and of the processor, which copies the messages."""
+        """Of one time: seconds of each link, and of the processor, which copies the messages."""
         messages, num_bytes = send["messages"], send["bytes_sent"]
-        link_s = messages * self.link.latency_s + num_bytes * self.link.byte_s
         copy_s = self.speed.call_s + messages * self.speed.message_s + num_bytes * self.speed.byte_s
-        return (link_s, copy_s) if messages else (0.0, 0.0)
+        link_s = {name: getattr(self.links, name).seconds(send[name]) for name in Links._fields}
+        return link_s, copy_s if messages else 0.0
 
     def start(self, send):
-        """Returns when it will be done."""
+        """Returns when it will be done. Of one operation, the links take turns."""
         link_s, copy_s = self.costs(send)
-        if send["messages"]:
-            self.link_free = max(self.now, self.link_free) + link_s
+        done = self.now + sum(link_s.values())
+        for name, seconds in link_s.items():
+            if send[name]["rounds"]:
+                self.link_free[name] = max(self.now, self.link_free[name]) + seconds
+                done = max(done, self.link_free[name])
         self.now += copy_s
-        return max(self.now, self.link_free) if send["messages"] else self.now
+        return max(self.now, done)
 
     def carry_out(self, send, microbatch=0):
         """Starts it, and waits if that is said."""
@@ -157,14 +176,14 @@ class Rank:
         yield from self.phase("end")
 
     def seconds_between_steps(self, step_s):
-        """On top of each step, on average, for what is not sent in each of them. The link has some
-        steps to carry it."""
+        """On top of each step, on average, for what is not sent in each of them. The links have
+        some steps to carry it."""
         seconds = pending = 0.0
         for send in self.facts["plan"]:
             if (share := send["times"] / self.facts["in_steps"]) >= 1:
                 continue
             link_s, copy_s = self.costs(send)
-            seconds, pending = seconds + share * copy_s, pending + share * link_s
+            seconds, pending = seconds + share * copy_s, pending + share * sum(link_s.values())
             if send["wait"] in ("at_once", "for_steps"):
                 seconds += max(0.0, pending - share * send["needed_by"] * step_s)
                 pending = 0.0
@@ -173,7 +192,7 @@ class Rank:
 
 class Estimate(NamedTuple):
     step_s: float
-    waiting_s: float  # of it: for the link, for other ranks
+    waiting_s: float  # of it: for links, for other ranks
 
 
 def orders_of(facts):
@@ -195,9 +214,9 @@ def orders_of(facts):
     return shifted, facts["schedule"]["chunks"]
 
 
-def estimate(facts, speed, link):
+def estimate(facts, speed, links):
     arrivals, (orders, chunks) = {}, orders_of(facts)
-    ranks = [Rank(number, facts, speed, link, arrivals) for number in range(len(orders))]
+    ranks = [Rank(number, facts, speed, links, arrivals) for number in range(len(orders))]
     running, before = [rank.step(order, chunks) for rank, order in zip(ranks, orders)], -1
     while running and len(arrivals) > before:  # each goes on as far as it can
         before, running = len(arrivals), [step for step in running if next(step, "the end") is None]

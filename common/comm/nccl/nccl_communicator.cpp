@@ -275,7 +275,7 @@ template <class Launch>
 WorkPtr NcclCommunicator::queue(const Operation& operation, const at::Tensor& scratch,
                                 Launch launch) {
   const Span span(to_string(operation.kind));
-  comm_stream_->meter += traffic_of(operation, size(), rank());
+  comm_stream_->meter += traffic_of(operation, size(), rank(), machines().without_grid());
   CUDAEvent ready;
   ready.record(at::cuda::getCurrentCUDAStream());
   ready.block(comm_stream_->stream);

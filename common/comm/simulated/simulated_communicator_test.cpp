@@ -67,26 +67,45 @@ TEST(SimulatedCommunicator, BelongsToAMesh) {
   EXPECT_EQ(comm.traffic(), all_reduce_traffic(8, 4, 4, 2)) << "the groups share a meter";
 }
 
-// The link is so slow that computing takes no time beside it: 1.032 s for a message of one float.
+// The link is so slow that computing takes no time beside it: 1.032 s for a round of one float.
 TEST(SimulatedCommunicator, OperationsQueueOnTheLink) {
-  SimulatedCommunicator comm(/*rank=*/3, /*size=*/4, {.latency_us = 1e6, .gbit_per_s = 1e-6});
-  const auto expect_waited = [&](double num_messages) {
-    EXPECT_NEAR(*comm.simulated_wait_s(), num_messages * 1.032, 0.5);
+  SimulatedCommunicator comm(/*rank=*/3, /*size=*/4,
+                             Link{.latency_us = 1e6, .gbit_per_s = 1e-6});
+  const auto expect_waited = [&](double seconds) {
+    EXPECT_NEAR(*comm.simulated_wait_s(), seconds, 0.5);
   };
   const WorkPtr first = comm.all_reduce(at::ones({4}));
   const WorkPtr second = comm.split_by([](int) { return 0; })->all_reduce(at::ones({4}));
   EXPECT_FALSE(first->test());
   first->wait();
-  expect_waited(6);
+  expect_waited(2.19);  // two rounds of three floats
   EXPECT_TRUE(first->test());
   second->wait();
-  expect_waited(12);
+  expect_waited(4.38);
   const WorkPtr message = comm.recv(at::ones({1}), 2, 0);  // over the other rank's link
-  const WorkPtr scalar = comm.all_reduce(at::ones({1}));   // which rank 0 alone sums, for 3 others
+  const WorkPtr scalar = comm.all_reduce(at::ones({20}));
   message->wait();
-  expect_waited(13);
+  expect_waited(5.42);
   scalar->wait();
-  expect_waited(15);
+  expect_waited(7.34);  // since 4.38: two rounds of 15 floats
+}
+
+// Of 64 ranks on eight machines, a rank sends to seven others, and what it sends there is a sum over
+// its own machine.
+TEST(SimulatedCommunicator, MachinesHaveALinkBetweenThem) {
+  const Links links(Link{.latency_us = 1e3, .gbit_per_s = 100},
+                    Link{.latency_us = 1e6, .gbit_per_s = 100});
+  SimulatedCommunicator comm(/*rank=*/9, /*size=*/64, links, machines_of(64, 8));
+  comm.all_reduce(at::ones({640}))->wait();
+  EXPECT_NEAR(*comm.simulated_wait_s(), 2.002, 0.2);
+  EXPECT_EQ(comm.traffic()[CommOp::kAllReduce].outer_bytes, 2 * 7 * 10 * 4);
+  const auto machine = comm.split_by([](int rank) { return rank / 8; });
+  machine->all_reduce(at::ones({640}))->wait();
+  EXPECT_NEAR(*comm.simulated_wait_s(), 2.004, 0.2);
+  comm.send(at::ones({1}), 8, 0)->wait();
+  EXPECT_NEAR(*comm.simulated_wait_s(), 2.005, 0.2);
+  comm.recv(at::ones({1}), 7, 0)->wait();
+  EXPECT_NEAR(*comm.simulated_wait_s(), 3.005, 0.2);
 }
 
 }  // namespace

@@ -102,6 +102,13 @@ void declare_run(OptionTable& t, TrainOptions& o) {
   t.value("--link", o.link,
           "LATENCY_US:GBPS, for example 50:1: slow the transport down to such a network")
       .changes_no_bits();
+  t.value("--outer-link", o.outer_link,
+          "the same between machines; --link is then between the ranks of one")
+      .changes_no_bits();
+  t.value("--ranks-per-machine", o.ranks_per_machine,
+          "ranks that share a machine: sums are first taken there; 0: those that the launcher has "
+          "started on each")
+      .changes_no_bits();
 }
 
 void declare_data(OptionTable& t, TrainOptions& o) {

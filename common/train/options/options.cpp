@@ -10,6 +10,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/options/option_values.hpp"
 
 namespace ladder {
 
@@ -49,7 +50,8 @@ void check_transport(const TrainOptions& options) {
   const std::vector<Conflict> conflicts = {
       {Transport::kNccl, !options.device.is_cuda(), "--device cpu",
        "it carries tensors on GPUs; give --device cuda as well"},
-      {Transport::kNccl, !options.link.empty(), "--link " + options.link,
+      {Transport::kNccl, !options.link.empty() || !options.outer_link.empty(),
+       options.link.empty() ? "--outer-link " + options.outer_link : "--link " + options.link,
        "it slows messages down that pass through the host, and NCCL's do not; leave it out, or use "
        "--transport mpi"},
       {Transport::kThreads, options.device.is_cuda(), "--device cuda",
@@ -71,6 +73,20 @@ void check_transport(const TrainOptions& options) {
   for (const auto& [transport, is_given, option, why] : conflicts)
     check_usage(transport != options.transport || !is_given, option, " is not for --transport ",
                 to_string(transport), ": ", why);
+}
+
+void check_network(const TrainOptions& options) {
+  network_of(options);  // which reads the links
+  check_usage(options.ranks_per_machine >= 0 && options.ranks_per_machine <= kMostRanks,
+              "--ranks-per-machine is ", options.ranks_per_machine, ", it must be at most ",
+              kMostRanks, ", or 0 for those that the launcher starts on each");
+  const bool has_machines = options.ranks_per_machine > 0;
+  check_usage(has_machines || options.outer_link.empty(), "--outer-link ", options.outer_link,
+              " connects machines, and without --ranks-per-machine all ranks are on one: say how "
+              "many share a machine");
+  check_usage(!has_machines || options.link.empty() || !options.outer_link.empty(), "--link ",
+              options.link, " connects the ranks of a machine: with --ranks-per-machine ",
+              options.ranks_per_machine, ", say what connects machines with --outer-link");
 }
 
 // Who starts the ranks, and which of them this process is.
@@ -124,6 +140,14 @@ void check_gradient_sum(const TrainOptions& options) {
               "exact");
 }
 
+Network network_of(const TrainOptions& options) {
+  const auto read = [](const std::string& text, const char* option) {
+    return text.empty() ? Link() : parse_link(text, option);
+  };
+  return {.links = {read(options.link, "--link"), read(options.outer_link, "--outer-link")},
+          .ranks_per_machine = options.ranks_per_machine};
+}
+
 void check_together(const TrainOptions& options) {
   check_gradient_sum(options);
   check_usage(options.lr.min_lr <= options.lr.lr, "--min-lr ", options.lr.min_lr,
@@ -133,7 +157,7 @@ void check_together(const TrainOptions& options) {
                   (options.memory_cap_mb * 1024 * 1024 >= 1 && options.memory_cap_mb <= 1 << 30),
               "--memory-cap-mb is ", options.memory_cap_mb,
               ", it must be 0 (no cap), or at least one byte and at most a PiB");
-  if (!options.link.empty()) parse_link(options.link);
+  check_network(options);
   check_ranks(options);
   check_transport(options);
   check_precision(options);

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "common/comm/link.hpp"
 #include "common/comm/nccl/nccl_options.hpp"
 #include "common/comm/transport.hpp"
 #include "common/core/json.hpp"
@@ -62,7 +63,9 @@ struct TrainOptions {
   int num_ranks = 0;
   int simulated_rank = 0;          // which of them this process is
   double check_collectives_s = 0;  // how long a rank may wait; 0: nothing is checked
-  std::string link = {};           // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
+  // LATENCY_US:GBPS, paced links to ranks on the same machine and on others; empty: full speed.
+  std::string link = {}, outer_link = {};
+  int ranks_per_machine = 0;  // 0: as the launcher has started them
   OutputOptions output;
   // What `output.init_from` and the data's tokenizer name; finalize() finds it.
   std::shared_ptr<const RunStart> start = {};
@@ -83,6 +86,8 @@ struct TrainOptions {
     return own.add<Options>();
   }
 };
+
+Network network_of(const TrainOptions& options);
 
 // Checks what several options say together, once finalize() (start.hpp) has filled them in. Throws
 // UsageError.

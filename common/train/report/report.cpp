@@ -90,7 +90,8 @@ Json to_json(const Traffic& traffic) {
     const auto op = static_cast<CommOp>(i);
     json[to_string(op)] = {{"calls", traffic[op].calls},
                            {"bytes_sent", traffic[op].bytes_sent},
-                           {"messages", traffic[op].messages}};
+                           {"messages", traffic[op].messages},
+                           {"outer_bytes", traffic[op].outer_bytes}};
   }
   return json;
 }

@@ -84,7 +84,7 @@ struct TrainReport {
 
 Json finite_or_null(double value);
 Json to_json(const StateBytes& bytes);  // by category
-Json to_json(const Traffic& traffic);   // by operation: calls, bytes_sent, messages
+Json to_json(const Traffic& traffic);   // by operation
 
 // Merges the ranks' reports into that of the whole run. Collective: every rank calls it; rank 0
 // gets the result, the others null. A simulated rank gets a report of itself alone.
