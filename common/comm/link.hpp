@@ -40,7 +40,7 @@ struct Links {
   bool is_on() const { return inside.is_on() || outside.is_on(); }
 };
 // What connects the ranks.
-struct Network {
+struct Cluster {
   Links links;
   int ranks_per_machine = 0;  // 0: as many as the launcher has started there
 };

@@ -72,12 +72,15 @@ TEST_ON_RANKS(MeshTest, ARankIsAStageOfAReplica) {
 Traffic use_groups_of(const Mesh& mesh) {
   mesh.data_parallel.all_reduce(at::ones({101}))->wait();
   mesh.stages.broadcast(at::ones({7}), 0)->wait();
-  Traffic expected = all_reduce_traffic(101, 4, mesh.num_replicas(), mesh.dp_rank());
-  expected += broadcast_traffic(7, 4, mesh.num_stages(), mesh.pp_rank(), 0);
+  const Machines of_stages = mesh.stages.machines();
+  Traffic expected = all_reduce_traffic(101, 4, mesh.num_replicas(), mesh.dp_rank(),
+                                        mesh.data_parallel.machines());
+  expected += broadcast_traffic(7, 4, mesh.num_stages(), mesh.pp_rank(), 0, of_stages);
   WorkPtr sent;
   if (mesh.pp_rank() + 1 < mesh.num_stages()) {
     sent = mesh.stages.send(at::full({3}, 1.0f * mesh.pp_rank()), mesh.pp_rank() + 1, 0);
-    expected += send_traffic(3, 4);
+    expected +=
+        send_traffic(3, 4, of_stages.are_apart(mesh.pp_rank(), mesh.pp_rank() + 1));
   }
   if (mesh.pp_rank() > 0) {
     const at::Tensor received = at::zeros({3});

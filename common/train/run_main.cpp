@@ -329,13 +329,13 @@ std::string tries_text(const TrainOptions& options, const Trainer& trainer, int 
 }
 
 // Ranks that are threads. The first error ends all of them, and is thrown.
-int run_threads(const TrainOptions& options, const Trainer& trainer, const Network& network) {
+int run_threads(const TrainOptions& options, const Trainer& trainer, const Cluster& cluster) {
   int exit_code = kExitDone;
   const auto run_rank = [&](Communicator& comm) {
     std::unique_ptr<Communicator> own = comm.split(0, 0);
-    place_on(machines_of(own->size(), network.ranks_per_machine), *own);
-    if (network.links.is_on())
-      own = std::make_unique<PacedCommunicator>(std::move(own), network.links);
+    place_on(machines_of(own->size(), cluster.ranks_per_machine), *own);
+    if (cluster.links.is_on())
+      own = std::make_unique<PacedCommunicator>(std::move(own), cluster.links);
     TraceLog log;
     World world(std::move(own), Transport::kThreads);
     const int code = check_and_train(options, trainer, world, log);
@@ -349,21 +349,21 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
   // From the first step on, a signal means: save and stop. Of several ranks the launcher speaks.
   const StopSignal stop_signal(
       launched_ranks() > 1 ? "" : "stopped before training began: nothing was saved\n");
-  const Network network = network_of(options);
-  if (options.transport == Transport::kThreads) return run_threads(options, trainer, network);
+  const Cluster cluster = cluster_of(options);
+  if (options.transport == Transport::kThreads) return run_threads(options, trainer, cluster);
   TraceLog log;
   if (is_simulated(options)) {
     const int num_ranks = options.num_ranks;
     World world(std::make_unique<SimulatedCommunicator>(
-                    options.simulated_rank, num_ranks, network.links,
-                    machines_of(num_ranks, network.ranks_per_machine)),
+                    options.simulated_rank, num_ranks, cluster.links,
+                    machines_of(num_ranks, cluster.ranks_per_machine)),
                 Transport::kSimulated);
     return check_and_train(options, trainer, world, log);
   }
-  World world(options.transport, network.links, options.device, options.nccl);
+  World world(options.transport, cluster.links, options.device, options.nccl);
   return run_in_world(world, [&] {
-    const bool is_said = network.ranks_per_machine > 0;
-    place_on(is_said ? machines_of(world.comm().size(), network.ranks_per_machine)
+    const bool is_said = cluster.ranks_per_machine > 0;
+    place_on(is_said ? machines_of(world.comm().size(), cluster.ranks_per_machine)
                      : Machines(world.machine_of_rank()),
              world.comm());
     return check_and_train(options, trainer, world, log);

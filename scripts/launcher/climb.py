@@ -39,6 +39,8 @@ HARMLESS = (
     "--sample",
     "--transport",
     "--link",
+    "--outer-link",
+    "--ranks-per-machine",
 )
 REFUSED = {
     "--out": "it makes a folder under runs/",

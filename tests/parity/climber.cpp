@@ -47,7 +47,7 @@ FinishedRun Climber::climb(const Trainer& rung, TrainOptions options, Communicat
   options.output.out = folder_for(rung.step);
   const MemoryReading before = read_memory();
   FinishedRun run = {rung.step, rung.train(options, comm), options.output.out};
-  expect_theory(rung, options, run.report, before);
+  expect_theory(rung, options, run.report, before, comm.machines());
   share_hash(run);  // rank 0 has written its checkpoint
   return run;
 }
@@ -111,14 +111,16 @@ void Climber::share_hash(FinishedRun& run) {
 }
 
 void Climber::expect_theory(const Trainer& rung, const TrainOptions& options,
-                            const TrainReport& report, const MemoryReading& before) const {
+                            const TrainReport& report, const MemoryReading& before,
+                            const Machines& machines) const {
   SCOPED_TRACE(concat(rung.step, ": measured against theory"));
   if (!ranks_are_processes()) {  // but threads, of which none has a memory of its own
-    EXPECT_EQ(report.traffic, traffic_theory(rung, options, steps_of(report), size(), rank()));
+    EXPECT_EQ(report.traffic,
+              traffic_theory(rung, options, steps_of(report), size(), rank(), machines));
     return;
   }
   expect_closed_form(options, report, comm_);
-  EXPECT_THAT(differences_from_theory(rung, options, report, before, size(), rank()),
+  EXPECT_THAT(differences_from_theory(rung, options, report, before, size(), rank(), machines),
               ::testing::IsEmpty());
 }
 

@@ -50,7 +50,7 @@ class Climber {
   void start_apart(int num_ranks, const Trainer& rung, TrainOptions& options) const;
   void share_hash(FinishedRun& run);
   void expect_theory(const Trainer& rung, const TrainOptions& options, const TrainReport& report,
-                     const MemoryReading& before) const;
+                     const MemoryReading& before, const Machines& machines) const;
 
   Communicator& comm_;
   TempFolder folder_;

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "common/comm/messages/message_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/model/build_layers.hpp"
@@ -99,6 +100,25 @@ class ParityLadder {};
 TEST_ON_RANKS(ParityLadder, EveryStepEqualsTheOracle) {
   const std::vector<Configuration> all = covering_set();
   climb_all(ranks_are_processes() ? all : std::vector{all[1], all[8], all[10]});
+}
+
+// Two ranks on each machine, which first add up there. What each sends outside is as theory says,
+// and for four ranks a third of what it sends to all.
+TEST_ON_RANKS(ParityLadder, MachinesChangeNoBit) {
+  Climber climber;
+  const auto cluster = test_world().comm().split(0, 0);
+  place_on(machines_of(climber.size(), 2), *cluster);
+  TrainOptions options = climber.options(covering_set()[1]);
+  options.num_steps = 3;
+  for (const Trainer& rung : rungs()) {
+    const TrainOptions own = comparable(rung, options);
+    const FinishedRun apart = climber.climb(rung, own, *cluster);
+    EXPECT_THAT(differences(apart, climber.climb(rung, own)), IsEmpty()) << rung.step;
+    const OpTraffic& sum = apart.report.traffic[CommOp::kAllReduce];
+    if (climber.size() == 4 && rung.step == "step3_naive_dp")
+      EXPECT_NEAR(static_cast<double>(sum.outer_bytes), static_cast<double>(sum.bytes_sent) / 3,
+                  1000);
+  }
 }
 
 // ctest -L full

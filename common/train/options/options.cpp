@@ -76,7 +76,7 @@ void check_transport(const TrainOptions& options) {
 }
 
 void check_network(const TrainOptions& options) {
-  network_of(options);  // which reads the links
+  cluster_of(options);  // which reads the links
   check_usage(options.ranks_per_machine >= 0 && options.ranks_per_machine <= kMostRanks,
               "--ranks-per-machine is ", options.ranks_per_machine, ", it must be at most ",
               kMostRanks, ", or 0 for those that the launcher starts on each");
@@ -140,7 +140,7 @@ void check_gradient_sum(const TrainOptions& options) {
               "exact");
 }
 
-Network network_of(const TrainOptions& options) {
+Cluster cluster_of(const TrainOptions& options) {
   const auto read = [](const std::string& text, const char* option) {
     return text.empty() ? Link() : parse_link(text, option);
   };

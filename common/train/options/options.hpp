@@ -87,7 +87,7 @@ struct TrainOptions {
   }
 };
 
-Network network_of(const TrainOptions& options);
+Cluster cluster_of(const TrainOptions& options);
 
 // Checks what several options say together, once finalize() (start.hpp) has filled them in. Throws
 // UsageError.
