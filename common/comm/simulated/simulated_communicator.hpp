@@ -40,6 +40,7 @@ class SimulatedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override;
   std::unique_ptr<Communicator> split_by(const ColorOfRank& color_of) override;
   Traffic traffic() const override;
+  bool runs_in_order(const at::Tensor& /*tensor*/) const override { return true; }
   std::optional<double> simulated_wait_s() const override;
 
  private:
