@@ -58,13 +58,14 @@ std::map<std::string, Source> sources_of(const ShardPlan& plan,
 }  // namespace
 
 StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTensor>& shards,
-                             Communicator& comm) {
+                             ShardGroup& group) {
   const std::map<std::string, Source> sources = sources_of(plan, shards);
   StateTensors state;
   for (const auto& [name, source] : sources)
     state.stored.push_back({name, shards[source.shard].tensor.scalar_type(), source.tensor.shape});
 
-  state.for_each = [=, &comm](const TensorVisitor& visit) {
+  state.for_each = [=, &group](const TensorVisitor& visit) {
+    if (group.copy() != 0) return;
     struct Gathered {
       std::size_t unit = ~std::size_t{0};
       at::Tensor full;
@@ -75,11 +76,11 @@ StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTenso
       if (buffer.unit != source.unit) {
         const UnitSlice& slice = plan.slices[source.unit];
         buffer.full.reset();  // before the next one is gathered
-        buffer = {source.unit,
-                  gather_on_rank_0(
-                      shards[source.shard].tensor.narrow(0, slice.shard_start, slice.numel), comm)};
+        buffer = {source.unit, gather_on_rank_0(shards[source.shard].tensor.narrow(
+                                                    0, slice.shard_start, slice.numel),
+                                                group)};
       }
-      if (comm.rank() != 0) continue;
+      if (group.rank() != 0) continue;
       const std::int64_t offset = source.tensor.start - plan.layout.units[source.unit].start;
       visit(name, buffer.full.narrow(0, offset, source.tensor.numel).view(source.tensor.shape));
     }
@@ -102,17 +103,17 @@ StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTenso
 }
 
 StateTensors stored_parameters(const ShardPlan& plan, const StateTensors& parameters,
-                               Optimizer& optimizer, Communicator& comm) {
+                               Optimizer& optimizer, ShardGroup& group) {
   if (!optimizer.masters().defined()) return in_fp32(parameters);
-  return rounded_to(parameters, sharded_tensors(plan, {{"", optimizer.masters()}}, comm),
+  return rounded_to(parameters, sharded_tensors(plan, {{"", optimizer.masters()}}, group),
                     optimizer);
 }
 
 TrainState sharded_state(const FlatModel& model, const ShardPlan& plan, Optimizer& optimizer,
-                         BatchStream& batches, Communicator& comm) {
+                         BatchStream& batches, ShardGroup& group) {
   const StateTensors parameters = whole_tensors(model.named_params());
-  return state_of(stored_parameters(plan, parameters, optimizer, comm),
-                  sharded_tensors(plan, optimizer.state(), comm), optimizer, batches,
+  return state_of(stored_parameters(plan, parameters, optimizer, group),
+                  sharded_tensors(plan, optimizer.state(), group), optimizer, batches,
                   SummedModel{model.layout(), model.leaves()});
 }
 

@@ -28,9 +28,10 @@ struct ShardedRun {
                   plan.numel, plan.layout, {}),
         batches(data, whole_data({})) {}
 
-  TrainState state() { return sharded_state(model.flat, plan, optimizer, batches, comm); }
+  TrainState state() { return sharded_state(model.flat, plan, optimizer, batches, group); }
 
   Communicator& comm;
+  ShardGroup group{comm, comm.size()};
   HostileModel model;
   ShardPlan plan;
   Optimizer optimizer;
@@ -74,6 +75,7 @@ struct MixedNames {
   static at::Tensor leaf(std::int64_t numel) { return at::ones({numel}).set_requires_grad(true); }
 
   Communicator& comm;
+  ShardGroup group{comm, comm.size()};
   FlatLayout layout =
       plan_flat_layout({{"first", {{"d", leaf(3)}, {"a", leaf(2000)}}},
                         {"second", {{"b", leaf(1)}, {"e", leaf(0)}, {"c", leaf(17)}}}},
@@ -82,7 +84,7 @@ struct MixedNames {
   at::Tensor full = values_of(0, layout.numel, at::kFloat);
   at::Tensor shard = at::cat(plan.slices_of_full(full));
   StateTensors source = whole_tensors(named_views(layout, full));
-  StateTensors tensors = sharded_tensors(plan, {{"", shard}}, comm);
+  StateTensors tensors = sharded_tensors(plan, {{"", shard}}, group);
 
   void fill(const std::string& tensor) {
     tensors.fill(tensor, [&](const std::string& name, const at::Tensor& place) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
+#include "step5_zero1/shard_options.hpp"
 
 namespace ladder::step5 {
 
@@ -30,6 +31,8 @@ inline Trainer trainer() {
       .sends = sends,
       .working_bytes = working_bytes,
       .optimizer_work = optimizer_work,
+      .groups = describe_copies,
+      .options = {.own = step_options<ShardOptions>()},
   };
 }
 

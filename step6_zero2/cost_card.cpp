@@ -23,39 +23,32 @@ std::int64_t gradient_bytes_in_flight(const FlatLayout& layout, std::int64_t num
   return layout.precision.grad_bytes() * most;
 }
 
-void add_gradient_sends(SendPlan& plan, const FlatLayout& layout) {
-  for (const GradientBucket& unit : plan_unit_buckets(layout)) {
-    plan.each_microbatch({.phase = StepPhase::kAfterBackward,
-                          .layer = layer_at(layout, unit.start),
-                          .operation = CommOp::kReduceScatter,
-                          .numel = unit.numel,
-                          .element_bytes = layout.precision.grad_bytes(),
-                          .wait = Wait::kForNext});
-  }
+void add_gradient_sends(SendPlan& plan, const Sharding& sharding) {
+  add_reductions(sharding, Wait::kForNext, [&](const Send& send) { plan.each_microbatch(send); });
 }
 
 namespace step6 {
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
-  const std::int64_t numel = layout_of(options, shard_multiple(world_size)).numel;
-  return {.parameters = options.model.precision.param_bytes() * numel,
-          .gradients = options.model.precision.grad_bytes() * numel / world_size,
-          .optimizer = optimizer_bytes(options, numel / world_size)};
+  const Sharding sharding = sharding_of(options, world_size);
+  return {.parameters = options.model.precision.param_bytes() * sharding.layout.numel,
+          .gradients = options.model.precision.grad_bytes() * sharding.own_numel(),
+          .optimizer = optimizer_bytes(options, sharding.own_numel())};
 }
 
 StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
-  return {.gradients = gradient_bytes_in_flight(layout_of(options, shard_multiple(world_size)),
+  return {.gradients = gradient_bytes_in_flight(sharding_of(options, world_size).layout,
                                                 options.data.num_microbatches)};
 }
 
 std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
-                        int /*rank*/) {
-  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+                        int rank) {
+  const Sharding sharding = sharding_of(options, world_size, rank);
   SendPlan plan(steps, {.size = world_size});
   plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
-  add_gradient_sends(plan, layout);
-  plan.each_step(norm_send(StepPhase::kGradients, layout));
-  add_parameter_gathers(plan, layout);
+  add_gradient_sends(plan, sharding);
+  plan.each_step(norm_send(StepPhase::kGradients, sharding));
+  add_parameter_gathers(plan, sharding);
   plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
   return plan.sends();
 }
@@ -65,10 +58,9 @@ OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int /*
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
-  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  const std::int64_t unit = largest_unit(layout), bytes_each = options.model.precision.grad_bytes();
-  return ladder::working_bytes(options,
-                               {fold_bytes(options, unit, bytes_each, world_size), 4.0 * unit});
+  const Sharding sharding = sharding_of(options, world_size);
+  const std::int64_t unit = largest_unit(sharding.layout);
+  return ladder::working_bytes(options, {reduction_bytes(options, sharding, unit), 4.0 * unit});
 }
 
 }  // namespace step6

@@ -30,7 +30,8 @@ namespace {
 
 // Forward and backward need one unit after the other, and each is gathered some units ahead. The last
 // one is still whole when backward begins, and the embedding's backward reads no parameter.
-void add_unit_gathers(SendPlan& plan, const FlatLayout& layout, int num_ahead) {
+void add_unit_gathers(SendPlan& plan, const Sharding& sharding, int num_ahead) {
+  const FlatLayout& layout = sharding.layout;
   const int last = static_cast<int>(layout.units.size()) - 1;
   const auto gather = [&](StepPhase phase, int unit, int before_layer) {
     plan.each_microbatch({.phase = phase,
@@ -39,7 +40,8 @@ void add_unit_gathers(SendPlan& plan, const FlatLayout& layout, int num_ahead) {
                           .numel = layout.units[static_cast<std::size_t>(unit)].numel,
                           .element_bytes = layout.precision.param_bytes(),
                           .wait = Wait::kForLayer,
-                          .needed_by = unit});
+                          .needed_by = unit,
+                          .group = sharding.group});
   };
   for (int unit = 0; unit <= last; ++unit)
     gather(StepPhase::kBeforeForward, unit, std::max(unit - num_ahead, 0));
@@ -50,14 +52,14 @@ void add_unit_gathers(SendPlan& plan, const FlatLayout& layout, int num_ahead) {
 }  // namespace
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
-  const std::int64_t own = layout_of(options, shard_multiple(world_size)).numel / world_size;
+  const std::int64_t own = sharding_of(options, world_size).own_numel();
   return {.parameters = options.model.precision.param_bytes() * own,
           .gradients = options.model.precision.grad_bytes() * own,
           .optimizer = optimizer_bytes(options, own)};
 }
 
 StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
-  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+  const FlatLayout layout = sharding_of(options, world_size).layout;
   const int prefetch = options.get<PrefetchOptions>().num_units;
   return {.parameters = layout.precision.param_bytes() *
                         peak_whole_numel(layout, prefetch, options.model.tie_embeddings),
@@ -65,28 +67,27 @@ StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*ra
 }
 
 std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
-                        int /*rank*/) {
-  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+                        int rank) {
+  const Sharding sharding = sharding_of(options, world_size, rank);
   SendPlan plan(steps, {.size = world_size});
   plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
-  add_unit_gathers(plan, layout, options.get<PrefetchOptions>().num_units);
-  add_gradient_sends(plan, layout);
-  plan.each_step(norm_send(StepPhase::kGradients, layout));
-  plan.each_step(norm_send(StepPhase::kEnd, layout));
+  add_unit_gathers(plan, sharding, options.get<PrefetchOptions>().num_units);
+  add_gradient_sends(plan, sharding);
+  plan.each_step(norm_send(StepPhase::kGradients, sharding));
+  plan.each_step(norm_send(StepPhase::kEnd, sharding));
   plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
   return plan.sends();
 }
 
 OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int /*rank*/) {
-  const auto numel = static_cast<double>(layout_of(options, shard_multiple(world_size)).numel);
-  return {.updated = numel / world_size, .normed = 2 * numel / world_size};
+  const auto own = static_cast<double>(sharding_of(options, world_size).own_numel());
+  return {.updated = own, .normed = 2 * own};
 }
 
 std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
-  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  const std::int64_t unit = largest_unit(layout), bytes_each = options.model.precision.grad_bytes();
-  return ladder::working_bytes(options,
-                               {fold_bytes(options, unit, bytes_each, world_size), 4.0 * unit});
+  const Sharding sharding = sharding_of(options, world_size);
+  const std::int64_t unit = largest_unit(sharding.layout);
+  return ladder::working_bytes(options, {reduction_bytes(options, sharding, unit), 4.0 * unit});
 }
 
 }  // namespace step7

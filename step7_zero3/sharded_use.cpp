@@ -12,10 +12,10 @@
 namespace ladder {
 
 TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchStream& batches,
-                         Communicator& comm) {
-  const StateTensors parameters = sharded_tensors(model.plan(), {{"", model.param_shard()}}, comm);
-  return state_of(stored_parameters(model.plan(), parameters, optimizer, comm),
-                  sharded_tensors(model.plan(), optimizer.state(), comm), optimizer, batches,
+                         ShardGroup& group) {
+  const StateTensors parameters = sharded_tensors(model.plan(), {{"", model.param_shard()}}, group);
+  return state_of(stored_parameters(model.plan(), parameters, optimizer, group),
+                  sharded_tensors(model.plan(), optimizer.state(), group), optimizer, batches,
                   SummedModel{model.plan().layout, model.leaves()});
 }
 

@@ -4,6 +4,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/train/checkpoint/train_state.hpp"
 #include "step0_single_gpu/evaluate.hpp"
+#include "step5_zero1/shard_group.hpp"
 #include "step7_zero3/sharded_model.hpp"
 
 namespace ladder {
@@ -11,7 +12,7 @@ namespace ladder {
 // The state that a checkpoint stores, made of the shards of all ranks. Saving it is collective, as
 // with step 5's sharded_tensors().
 TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchStream& batches,
-                         Communicator& comm);
+                         ShardGroup& group);
 
 // Like evaluate() of step 2: rank r runs microbatches r, r + N, …, and the loss equals that of one
 // process to the bit. But every rank must run equally many forwards, because each forward gathers

@@ -3,6 +3,7 @@
 
 #include "common/train/options/option_table.hpp"
 #include "common/train/trainer.hpp"
+#include "step5_zero1/shard_options.hpp"
 
 namespace ladder {
 
@@ -53,7 +54,8 @@ inline Trainer trainer() {
       .transient_bytes = transient_bytes,
       .working_bytes = working_bytes,
       .optimizer_work = optimizer_work,
-      .options = {.own = step_options<PrefetchOptions>()},
+      .groups = describe_copies,
+      .options = {.own = step_options<ShardOptions, PrefetchOptions>()},
   };
 }
 

@@ -118,6 +118,9 @@ class Communicator {
 
   // Calls from now on belong to this optimizer step, which messages about them name. Local.
   virtual void begin_step(std::int64_t /*step*/) {}
+  // Whether operations on such a tensor are carried out in the order of their start, in all groups of
+  // the world. Then one may be started on what another brings, before that is there.
+  virtual bool runs_in_order(const at::Tensor& /*tensor*/) const { return false; }
   // How long a simulated rank has waited so far, without time passing; nothing for a real one.
   virtual std::optional<double> simulated_wait_s() const { return std::nullopt; }
 };

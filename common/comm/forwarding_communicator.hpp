@@ -26,6 +26,9 @@ class ForwardingCommunicator : public Communicator {
   Traffic traffic() const override { return inner_.traffic(); }
   Machines machines() const override { return inner_.machines(); }
   void begin_step(std::int64_t step) override { inner_.begin_step(step); }
+  bool runs_in_order(const at::Tensor& tensor) const override {
+    return inner_.runs_in_order(tensor);
+  }
   std::optional<double> simulated_wait_s() const override { return inner_.simulated_wait_s(); }
 
   Communicator& inner() { return inner_; }

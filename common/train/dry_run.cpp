@@ -90,7 +90,7 @@ std::string describe_step(const TrainOptions& options, const Trainer& trainer,
   if (trainer.role == RankRole::kStage)
     text += concat("pipeline            ", count_of(num_stages, "stage"), ", ",
                    count_of(world_size / num_stages, "replica"), "\n");
-  return text;
+  return text + trainer.groups(options, world_size);
 }
 
 // What one rank does, in the singular, and the rest of the line: {"holds", "812 bytes"}.

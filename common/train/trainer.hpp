@@ -94,6 +94,8 @@ struct Trainer {
   RankTheory<OptimizerWork> optimizer_work = work_of_replica;
   // The stages into which the model is cut on so many ranks.
   int (*num_stages)(const TrainOptions& options, int world_size) = one_stage;
+  // Which ranks work together, a line for --dry-run; empty: nothing is said.
+  std::string (*groups)(const TrainOptions& options, int world_size) = kNothing<std::string>;
   // What each stage computes in which order, as data for --dry-run --json; null: not planned.
   Json (*schedule)(const TrainOptions& options, int world_size) = no_schedule;
   // Theory: a stage's idle time per time that it computes, if all compute alike.

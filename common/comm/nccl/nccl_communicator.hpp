@@ -52,6 +52,7 @@ class NcclCommunicator final : public ForwardingCommunicator {
   WorkPtr start(const Operation& operation) override;  // a barrier waits for the GPU as well
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override;
+  bool runs_in_order(const at::Tensor& tensor) const override { return tensor.is_cuda(); }
 
  private:
   struct Group;       // NCCL's communicator

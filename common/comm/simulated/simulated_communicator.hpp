@@ -41,6 +41,7 @@ class SimulatedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split_by(const ColorOfRank& color_of) override;
   Traffic traffic() const override;
   Machines machines() const override { return machines_; }
+  bool runs_in_order(const at::Tensor& /*tensor*/) const override { return true; }
   std::optional<double> simulated_wait_s() const override;
 
  private:

@@ -1,0 +1,26 @@
+// Over how many ranks the state is cut: all of them, or fewer, so that there are several copies of it
+// (hybrid sharding, which step 7 teaches).
+#pragma once
+
+#include <string>
+
+#include "common/train/options/options.hpp"
+
+namespace ladder {
+
+class OptionTable;
+
+struct ShardOptions {
+  int num_ranks = 0;  // --shard-ranks; 0: all
+
+  void declare(OptionTable& table);
+};
+
+// The ranks that share a copy of the state, of so many in all. Throws UsageError, naming both, unless
+// they divide them.
+int shard_ranks_of(const TrainOptions& options, int world_size);
+
+// The ranks of each copy, a line for --dry-run; nothing if there is one.
+std::string describe_copies(const TrainOptions& options, int world_size);
+
+}  // namespace ladder
