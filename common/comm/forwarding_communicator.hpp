@@ -23,6 +23,7 @@ class ForwardingCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     return inner_.split(color, key);
   }
+  void promise_message_order() override { inner_.promise_message_order(); }
   Traffic traffic() const override { return inner_.traffic(); }
   void begin_step(std::int64_t step) override { inner_.begin_step(step); }
   std::optional<double> simulated_wait_s() const override { return inner_.simulated_wait_s(); }
