@@ -23,6 +23,7 @@ class ForwardingCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     return inner_.split(color, key);
   }
+  void promise_message_order() override { inner_.promise_message_order(); }
   Traffic traffic() const override { return inner_.traffic(); }
   Machines machines() const override { return inner_.machines(); }
   void begin_step(std::int64_t step) override { inner_.begin_step(step); }

@@ -26,6 +26,7 @@ PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan
     chunks.push_back({{layer, end}});
     layer = end;
   }
+  stages.promise_message_order();  // the runner checks its plans (schedule_check.hpp)
   return {std::move(chunks), options.model.channels, stages, planner_of(options, stages.size()),
           at::TensorOptions().dtype(options.model.precision.params).device(options.device)};
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -182,18 +184,27 @@ TEST_ON_PROCESSES(GpuLadder, TheFastestKernelsStayClose) {
   }
 }
 
-// One stage on each rank.
+// One stage on each rank, and pipelines of two stages with replicas.
 TEST_ON_PROCESSES(GpuLadder, APipelineEqualsTheOracle) {
-  TrainOptions wanted = options(/*is_bf16=*/false);
-  wanted.num_steps = 6;
-  wanted.model.tie_embeddings = false;  // a tied head would add up two parts in another order
-  wanted.model.layers = size_;
-  wanted.data.num_microbatches = size_ + 1;
-  wanted.set<PipelineOptions>() = {.num_stages = size_, .schedule = Schedule::k1f1b};
-  const FinishedRun run = train(pipeline(), wanted);
-  const FinishedRun oracle = ask_oracle(wanted, 1);
-  EXPECT_EQ(run.report.losses, oracle.report.losses);
-  EXPECT_EQ(run.report.param_norms, oracle.report.param_norms);
+  for (int num_stages = std::min(size_, 2); num_stages <= size_; ++num_stages) {
+    if (size_ % num_stages != 0) continue;
+    for (const Schedule schedule : {Schedule::k1f1b, Schedule::kInterleaved}) {
+      const int num_chunks = schedule == Schedule::kInterleaved ? 2 : 1;
+      if (num_stages < num_chunks) continue;
+      SCOPED_TRACE(concat(num_stages, " stages, ", to_string(schedule)));
+      TrainOptions wanted = options(/*is_bf16=*/false);
+      wanted.num_steps = 6;
+      wanted.model.tie_embeddings = false;  // a tied head would add up two parts in another order
+      wanted.model.layers = num_stages * num_chunks;
+      wanted.data.num_microbatches = num_stages + 1;
+      wanted.set<PipelineOptions>() = {
+          .num_stages = num_stages, .schedule = schedule, .chunks_per_stage = num_chunks};
+      const FinishedRun run = train(pipeline(), wanted);
+      const FinishedRun oracle = ask_oracle(wanted, size_ / num_stages);
+      EXPECT_EQ(run.report.losses, oracle.report.losses);
+      EXPECT_EQ(run.report.param_norms, oracle.report.param_norms);
+    }
+  }
 }
 
 // Workers with an average in flight when they are stopped go on as if they had not been.

@@ -6,6 +6,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/rank_test.hpp"
+#include "common/testing/stream_order.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 #include "tests/parity/climber.hpp"
@@ -131,20 +132,25 @@ TEST(PipelineLadder, ATiedEmbeddingIsEqualUpToTheOrderOfItsSum) {
   climber.expect_oracle(climber.climb(pipeline(), options), options, 1);
 }
 
-// Sends that complete only when they are received, and activations that no MPI sends eagerly.
+// As over NCCL: sends complete only when they are received, the messages of a rank wait for one
+// another in the order of its calls, and so do its sums.
 TEST(PipelineLadder, NeedsNoBufferInTheTransport) {
   Climber climber;
   World world = synchronous_world();
-  TrainOptions options =
-      with_shape(climber.options(untied()[2]), {Schedule::k1f1b, climber.size(), 5});
-  options.num_steps = 2;
-  options.output.eval_every = 0;
-  options.model.channels = 64;
-  options.data.microbatch_size = 4;  // 24 KiB
-  for (const Schedule schedule : {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble}) {
-    options.set<PipelineOptions>().schedule = schedule;
-    SCOPED_TRACE(to_string(schedule));
-    climber.expect_oracle(climber.climb(pipeline(), options, world.comm()), options, 1);
+  StreamOrder streams(world.comm());
+  for (int num_stages = 2; num_stages <= climber.size(); ++num_stages) {
+    if (climber.size() % num_stages != 0) continue;
+    for (const Shape& shape :
+         every_schedule({.num_stages = num_stages, .num_microbatches = num_stages + 1})) {
+      SCOPED_TRACE(shape.name());
+      TrainOptions options = with_shape(climber.options(untied()[2]), shape);
+      options.num_steps = 2;
+      options.output.eval_every = 0;
+      options.model.channels = 64;
+      options.data.microbatch_size = 4;  // 24 KiB, which no MPI sends eagerly
+      climber.expect_oracle(climber.climb(pipeline(), options, streams), options,
+                            climber.size() / num_stages);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/contract/rank_values.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/nccl/fold_kernel.hpp"
 #include "common/comm/tree_fold.hpp"
 #include "common/core/check.hpp"
@@ -95,6 +96,35 @@ TEST_ON_PROCESSES(GpuCommunicator, MovesTensors) {
     comm.send(on_gpu(values_of(rank_, 9, at::kFloat)), next_, 3)->wait();
     receipt->wait();
     EXPECT_TRUE(bits_equal(received.cpu(), values_of(previous_, 9, at::kFloat)));
+  }
+}
+
+// Rank 0 waits for a message that comes only after the sum. Then every rank's messages are done one
+// after the other. Over NCCL none of them passes through the host.
+TEST_ON_PROCESSES(GpuCommunicator, MessagesTravelInThePromisedOrder) {
+  if (size_ == 1) return;
+  for (const Way& way : ways_) {
+    SCOPED_TRACE(way.name);
+    const auto ring = way.world->comm().split(0, rank_);
+    ring->promise_message_order();
+    const at::Tensor received = on_gpu(at::zeros({1'000'003}));
+    const auto send = [&] {
+      return ring->send(on_gpu(values_of(rank_, received.numel(), at::kFloat)), next_, 3);
+    };
+    const auto receive = [&] { return ring->recv(received, previous_, 3); };
+    WorkPtr first = rank_ == 0 ? receive() : nullptr;
+    const at::Tensor sum = on_gpu(at::ones({1000}));
+    way.world->comm().all_reduce(sum)->wait();
+    EXPECT_EQ(sum.sum().item<double>(), 1000.0 * size_);
+    if (rank_ > 0) first = rank_ == size_ - 1 ? send() : receive();
+    WorkPtr second = rank_ == size_ - 1 ? receive() : send();
+    first->wait();
+    second->wait();
+    EXPECT_TRUE(bits_equal(received.cpu(), values_of(previous_, received.numel(), at::kFloat)));
+    EXPECT_EQ(ring->traffic()[CommOp::kSend].bytes_sent, 4 * received.numel());
+    const Traffic through_host = dynamic_cast<ForwardingCommunicator&>(*ring).inner().traffic();
+    const bool is_nccl = way.world->transport() == Transport::kNccl;
+    EXPECT_EQ(through_host[CommOp::kSend].calls, is_nccl ? 0 : 1);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -65,9 +66,9 @@ ncclDataType_t nccl_type(at::ScalarType type) {
   }
 }
 
-// The call in NCCL's own words: a collective of tensors on the GPU.
+// The call in NCCL's own words, with tensors on the GPU. NCCL knows no tags.
 void call_nccl(const Operation& operation, ncclComm_t comm, cudaStream_t stream) {
-  const auto& [kind, tensor, shard, root, tag, where] = operation;
+  const auto& [kind, tensor, shard, peer, tag, where] = operation;
   std::byte* const data = data_of(tensor);
   const auto check_call = [&](ncclResult_t result) {
     check_nccl(result, to_string(operation.kind));
@@ -83,8 +84,12 @@ void call_nccl(const Operation& operation, ncclComm_t comm, cudaStream_t stream)
     case CommOp::kAllGather:
       return check_call(
           ncclAllGather(data_of(shard), data, shard.nbytes(), ncclUint8, comm, stream));
+    case CommOp::kSend:
+      return check_call(ncclSend(data, tensor.nbytes(), ncclUint8, peer, comm, stream));
+    case CommOp::kRecv:
+      return check_call(ncclRecv(data, tensor.nbytes(), ncclUint8, peer, comm, stream));
     default:
-      return check_call(ncclBroadcast(data, data, tensor.nbytes(), ncclUint8, root, comm, stream));
+      return check_call(ncclBroadcast(data, data, tensor.nbytes(), ncclUint8, peer, comm, stream));
   }
 }
 
@@ -161,54 +166,62 @@ std::string nccl_version() {
   return version_text(runtime_version());
 }
 
-struct NcclCommunicator::CommStream {
-  explicit CommStream(const NcclOptions& the_options)
-      : options(the_options), watchdog(the_options.timeout_s) {}
+struct NcclCommunicator::Streams {
+  // A stream, and who watches what is on it: one operation after the other.
+  struct Watched {
+    explicit Watched(double timeout_s) : watchdog(timeout_s) {}
+
+    CUDAStream stream = at::cuda::getStreamFromPool(/*isHighPriority=*/true);
+    NcclWatchdog watchdog;
+  };
+
+  explicit Streams(const NcclOptions& the_options)
+      : options(the_options), collectives(the_options.timeout_s), messages(the_options.timeout_s) {}
+  std::array<Watched*, 2> both() { return {&collectives, &messages}; }
 
   NcclOptions options;
-  CUDAStream stream = at::cuda::getStreamFromPool(/*isHighPriority=*/true);
   Traffic meter;
-  NcclWatchdog watchdog;
+  Watched collectives, messages;
 };
 
 struct NcclCommunicator::Group {
-  Group(ncclUniqueId id, int size, int rank, std::shared_ptr<CommStream> the_stream)
-      : comm_stream(std::move(the_stream)) {
+  Group(ncclUniqueId id, int size, int rank, std::shared_ptr<Streams> the_streams)
+      : streams(std::move(the_streams)) {
     check_nccl(ncclCommInitRank(&comm, size, id, rank), "ncclCommInitRank");
   }
   // Destroying waits for the other ranks, which after an exception here will not come.
   ~Group() {
-    if (std::uncaught_exceptions() > exceptions_at_start) {
-      comm_stream->watchdog.forget(comm);
-      ncclCommAbort(comm);
-    } else {
+    const bool is_failing = std::uncaught_exceptions() > exceptions_at_start;
+    for (Streams::Watched* each : streams->both()) {
       // Watched; an error is the next call's to report.
-      cudaStreamSynchronize(comm_stream->stream.stream());
-      comm_stream->watchdog.forget(comm);
-      ncclCommDestroy(comm);
+      if (!is_failing) cudaStreamSynchronize(each->stream.stream());
+      each->watchdog.forget(comm);
     }
+    is_failing ? ncclCommAbort(comm) : ncclCommDestroy(comm);
   }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  std::shared_ptr<CommStream> comm_stream;
+  std::shared_ptr<Streams> streams;
   ncclComm_t comm = nullptr;
   int exceptions_at_start = std::uncaught_exceptions();
 };
 
-// An operation on the communication stream, which keeps its tensors until it has been waited for.
+// An operation on a communication stream, which keeps its tensors until it has been waited for.
 class NcclCommunicator::NcclWork final : public Work {
  public:
-  NcclWork(std::shared_ptr<Group> group, std::shared_ptr<CUDAEvent> done,
+  NcclWork(std::shared_ptr<Group> group, CUDAStream stream, std::shared_ptr<CUDAEvent> done,
            std::vector<at::Tensor> tensors)
-      : group_(std::move(group)), done_(std::move(done)), tensors_(std::move(tensors)) {}
+      : group_(std::move(group)),
+        stream_(stream),
+        done_(std::move(done)),
+        tensors_(std::move(tensors)) {}
 
   // Dropped, by an exception: the allocator must not hand out the memory before NCCL is done with
   // it.
   ~NcclWork() override {
     for (const at::Tensor& tensor : tensors_)
-      c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),
-                                                    group_->comm_stream->stream);
+      c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(), stream_);
   }
 
   bool test() override { return done_->query(); }
@@ -220,14 +233,15 @@ class NcclCommunicator::NcclWork final : public Work {
 
  private:
   std::shared_ptr<Group> group_;
+  CUDAStream stream_;
   std::shared_ptr<CUDAEvent> done_;
   std::vector<at::Tensor> tensors_;
 };
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> control,
-                                   std::shared_ptr<CommStream> comm_stream)
-    : ForwardingCommunicator(std::move(control)), comm_stream_(std::move(comm_stream)) {
-  group_ = std::make_shared<Group>(agree_on_id(inner_), size(), rank(), comm_stream_);
+                                   std::shared_ptr<Streams> streams)
+    : ForwardingCommunicator(std::move(control)), streams_(std::move(streams)) {
+  group_ = std::make_shared<Group>(agree_on_id(inner_), size(), rank(), streams_);
 }
 
 NcclCommunicator::~NcclCommunicator() = default;
@@ -240,23 +254,24 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::create(std::unique_ptr<Commu
   check_one_gpu_each(*control);
   return std::unique_ptr<NcclCommunicator>(
       new NcclCommunicator(std::make_unique<StagedCommunicator>(std::move(control)),
-                           std::make_shared<CommStream>(options)));
+                           std::make_shared<Streams>(options)));
 }
 
 Traffic NcclCommunicator::traffic() const {
   Traffic sum = inner_.traffic();
-  return sum += comm_stream_->meter;
+  return sum += streams_->meter;
 }
 
 WorkPtr NcclCommunicator::start(const Operation& operation) {
   check_operation(operation, *this, Reach::kAnyDevice);
   if (operation.is_barrier()) {
     at::cuda::getCurrentCUDAStream().synchronize();
-    comm_stream_->stream.synchronize();
+    for (Streams::Watched* each : streams_->both()) each->stream.synchronize();
   }
-  if (operation.is_barrier() || operation.is_message() || operation.tensor.is_cpu())
+  const bool is_staged = operation.is_message() && !has_message_order_;
+  if (operation.is_barrier() || is_staged || operation.tensor.is_cpu())
     return inner_.start(operation);
-  if (!operation.is_sum() || comm_stream_->options.reduction == Reduction::kNative) {
+  if (!operation.is_sum() || streams_->options.reduction == Reduction::kNative) {
     return queue(operation, {},
                  [&](ncclComm_t comm, cudaStream_t stream) { call_nccl(operation, comm, stream); });
   }
@@ -275,29 +290,30 @@ template <class Launch>
 WorkPtr NcclCommunicator::queue(const Operation& operation, const at::Tensor& scratch,
                                 Launch launch) {
   const Span span(to_string(operation.kind));
-  comm_stream_->meter += traffic_of(operation, size(), rank(), machines().without_grid());
+  streams_->meter += traffic_of(operation, size(), rank(), machines().without_grid());
+  auto& [stream, watchdog] = operation.is_message() ? streams_->messages : streams_->collectives;
   CUDAEvent ready;
   ready.record(at::cuda::getCurrentCUDAStream());
-  ready.block(comm_stream_->stream);
+  ready.block(stream);
   CUDAEvent begun;
-  begun.record(comm_stream_->stream);
-  launch(group_->comm, comm_stream_->stream.stream());
+  begun.record(stream);
+  launch(group_->comm, stream.stream());
   auto done = std::make_shared<CUDAEvent>();
-  done->record(comm_stream_->stream);
-  comm_stream_->watchdog.watch(
-      group_->comm, std::move(begun), done,
-      [prefix = message_prefix(rank(), size(), to_string(operation.kind)),
-       numel = operation.tensor.numel(),
-       type = operation.tensor.scalar_type()] { return concat(prefix, numel, " ", type); });
+  done->record(stream);
+  watchdog.watch(group_->comm, std::move(begun), done,
+                 [prefix = message_prefix(rank(), size(), to_string(operation.kind)),
+                  numel = operation.tensor.numel(), type = operation.tensor.scalar_type()] {
+                   return concat(prefix, numel, " ", type);
+                 });
   std::vector<at::Tensor> tensors = {operation.tensor, operation.shard, scratch};
   std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
-  return std::make_unique<NcclWork>(group_, std::move(done), std::move(tensors));
+  return std::make_unique<NcclWork>(group_, stream, std::move(done), std::move(tensors));
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
   std::unique_ptr<Communicator> part = inner_.split(color, key);
   if (part == nullptr) return nullptr;
-  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), comm_stream_));
+  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), streams_));
 }
 
 }  // namespace ladder

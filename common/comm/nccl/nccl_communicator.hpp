@@ -1,13 +1,22 @@
 // The NCCL transport, for tensors on GPUs: each rank has a GPU of its own.
 //
-// A call makes this World's communication stream wait for what the caller's stream has been given
-// so far, starts the operation there, and returns. wait() makes the current stream wait for the
-// result; test() asks whether it is there. The host itself waits for nothing, so the next kernels
-// are queued while messages travel.
+// A call makes one of this World's two communication streams wait for what the caller's stream has
+// been given so far, starts the operation there, and returns. wait() makes the current stream wait
+// for the result; test() asks whether it is there. The host itself waits for nothing, so the next
+// kernels are queued while messages travel.
 //
-// All groups of a World share that one stream. NCCL's kernels wait for the other ranks' kernels; if
-// groups had streams of their own, two ranks could start the operations of two groups in different
-// orders, and each would occupy its GPU with the one that the other has not started.
+// All groups of a World share these streams: one for collectives, one for messages. NCCL's kernels
+// wait for the other ranks' kernels; if groups had streams of their own, two ranks could start the
+// operations of two groups in different orders, and each would occupy its GPU with the one that the
+// other has not started.
+//
+// Messages, that is send and recv, travel from GPU to GPU in groups whose ranks have promised an
+// order (promise_message_order()), as the stages of a pipeline do. NCCL's send keeps its stream
+// until the receiver comes, with every message that is queued behind it; in that order somebody
+// always comes. Replicas add up their gradients on the other stream meanwhile, so at most two
+// kernels of NCCL are on a GPU at a time. Operations of one group, on whichever stream, NCCL carries
+// out in the order of their calls. Messages of other groups need no common order, and pass through
+// the host.
 //
 // The order of sums:
 //   kNative   NCCL's, which depends on the number of ranks and on how the GPUs are connected: the
@@ -19,11 +28,9 @@
 // What NCCL sends for a native collective it does not tell; the same formulas are counted for it.
 //
 // Everything else goes through `control`, the group over which this one was created: tensors on the
-// CPU, and send and recv, which are staged through host memory. Why not NCCL's own: its send keeps
-// the stream until the receiver comes, with everything that is queued behind it. In a pipeline,
-// every stage sends and receives in both directions, and on one stream they would wait in a circle.
+// CPU, and messages without a promise, which are staged through host memory.
 //
-// Errors: a thread watches NCCL and the time that operations take on the GPU. If NCCL reports an
+// Errors: threads watch NCCL and the time that operations take on the GPU. If NCCL reports an
 //         error, or an operation takes longer than the time-out, it says so, naming rank and
 //         operation, and ends the process, and the launcher ends the others: a kernel that waits
 //         cannot be called back.
@@ -51,20 +58,22 @@ class NcclCommunicator final : public ForwardingCommunicator {
 
   WorkPtr start(const Operation& operation) override;  // a barrier waits for the GPU as well
   std::unique_ptr<Communicator> split(int color, int key) override;
+  void promise_message_order() override { has_message_order_ = true; }
   Traffic traffic() const override;
   bool runs_in_order(const at::Tensor& tensor) const override { return tensor.is_cuda(); }
 
  private:
-  struct Group;       // NCCL's communicator
-  struct CommStream;  // what all groups of a World share: stream, meter, options, watchdog
+  struct Group;    // NCCL's communicator
+  struct Streams;  // what all groups of a World share: streams, meter, options
   class NcclWork;
-  NcclCommunicator(std::unique_ptr<Communicator> control, std::shared_ptr<CommStream> comm_stream);
+  NcclCommunicator(std::unique_ptr<Communicator> control, std::shared_ptr<Streams> streams);
 
   template <class Launch>
   WorkPtr queue(const Operation& operation, const at::Tensor& scratch, Launch launch);
 
-  std::shared_ptr<CommStream> comm_stream_;
+  std::shared_ptr<Streams> streams_;
   std::shared_ptr<Group> group_;  // shared with the operations in flight
+  bool has_message_order_ = false;
 };
 
 }  // namespace ladder
