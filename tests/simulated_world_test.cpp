@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cmake/trainers.hpp"
+#include "common/comm/messages/message_communicator.hpp"
 #include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
@@ -58,16 +59,17 @@ class SimulatedWorld : public ::testing::TestWithParam<Case> {
     return options_for(trainer(), options);
   }
 
-  TrainReport simulate(int rank, int num_ranks, const Links& links = {}) const {
+  TrainReport simulate(int rank, int num_ranks, const Links& links = {},
+                       const Machines& machines = {}) const {
     TrainOptions options = options_on(num_ranks);
     options.transport = Transport::kSimulated;
     options.num_ranks = num_ranks;
     options.simulated_rank = rank;
     finalize(options);
-    SimulatedCommunicator comm(rank, num_ranks, links);
+    SimulatedCommunicator comm(rank, num_ranks, links, machines);
     const MemoryReading before = read_memory();
     const TrainReport report = trainer().train(options, comm);
-    EXPECT_THAT(differences_from_theory(trainer(), options, report, before, num_ranks, rank),
+    EXPECT_THAT(differences_from_theory(trainer(), options, report, before, num_ranks, rank, machines),
                 IsEmpty());
     return report;
   }
@@ -87,14 +89,17 @@ TEST_P(SimulatedWorld, HoldsAndSendsWhatTheorySays) {
 }
 
 TEST_P(SimulatedWorld, SendsWhatTheSameRankSendsToRealOnes) {
-  for (const int num_ranks : {2, 4}) {
+  for (const auto& [num_ranks, per_machine] : {std::pair{2, 0}, {4, 0}, {4, 2}, {4, 1}}) {
+    const Machines machines = machines_of(num_ranks, per_machine);
     std::vector<TrainReport> real(static_cast<std::size_t>(num_ranks));
-    run_as_threads(num_ranks, [&](Communicator& comm) {
+    run_as_threads(num_ranks, [&, num_ranks = num_ranks](Communicator& comm) {
+      place_on(machines, comm);
       real[static_cast<std::size_t>(comm.rank())] = trainer().train(options_on(num_ranks), comm);
     });
     for (int rank = 0; rank < num_ranks; ++rank) {
-      SCOPED_TRACE(concat("rank ", rank, " of ", num_ranks));
-      EXPECT_EQ(simulate(rank, num_ranks).traffic, real[static_cast<std::size_t>(rank)].traffic);
+      SCOPED_TRACE(concat("rank ", rank, " of ", num_ranks, ", ", per_machine, " on a machine"));
+      EXPECT_EQ(simulate(rank, num_ranks, {}, machines).traffic,
+                real[static_cast<std::size_t>(rank)].traffic);
     }
   }
 }

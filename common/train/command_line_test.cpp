@@ -127,6 +127,24 @@ TEST(Options, OnAGpuTheDefaultIsBf16) {
       {"--device cuda is not for --transport threads", "./ladder train step_x --ranks 2"});
 }
 
+TEST(Options, LinksSayWhatTheyConnect) {
+  const Cluster cluster = cluster_of(
+      parse({"--link", "3:1800", "--outer-link", "20:200", "--ranks-per-machine", "8"}).options);
+  EXPECT_EQ(cluster.links.inside, (Link{3, 1800}));
+  EXPECT_EQ(cluster.links.outside, (Link{20, 200}));
+  EXPECT_EQ(cluster.ranks_per_machine, 8);
+  EXPECT_FALSE(cluster_of(parse({}).options).links.is_on());
+  EXPECT_FALSE(cluster_of(parse({"--ranks-per-machine", "2"}).options).links.is_on());
+  expect_refusal({"--outer-link", "20:200"},
+                 {"--outer-link 20:200 connects machines", "--ranks-per-machine"});
+  expect_refusal({"--link", "3:1800", "--ranks-per-machine", "8"},
+                 {"--ranks-per-machine 8", "say what connects machines with --outer-link"});
+  expect_refusal({"--outer-link", "20", "--ranks-per-machine", "8"},
+                 {"--outer-link is '20': the colon is missing"});
+  expect_refusal({"--ranks-per-machine", "-1"}, {"--ranks-per-machine is -1"});
+  expect_refusal({"--ranks-per-machine", "1025"}, {"--ranks-per-machine is 1025", "1024"});
+}
+
 TEST(Options, CollectivesAreCheckedWithOrWithoutATimeOut) {
   EXPECT_EQ(parse({}).options.check_collectives_s, 0);
   EXPECT_EQ(parse({"--check-collectives", "2.5"}).options.check_collectives_s, 2.5);

@@ -115,9 +115,10 @@ TEST_ON_RANKS(ParityLadder, MachinesChangeNoBit) {
     const FinishedRun apart = climber.climb(rung, own, *cluster);
     EXPECT_THAT(differences(apart, climber.climb(rung, own)), IsEmpty()) << rung.step;
     const OpTraffic& sum = apart.report.traffic[CommOp::kAllReduce];
-    if (climber.size() == 4 && rung.step == "step3_naive_dp")
+    if (climber.size() == 4 && rung.step == "step3_naive_dp") {
       EXPECT_NEAR(static_cast<double>(sum.outer_bytes), static_cast<double>(sum.bytes_sent) / 3,
                   1000);
+    }
   }
 }
 
