@@ -1,4 +1,5 @@
-# ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] [EXERCISE sharded_optimizer] BUILDS_ON step4_bucketed_ddp
+# ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] [EXERCISE sharded_optimizer] [ALSO step4_x/file]
+#                 BUILDS_ON step4_bucketed_ddp
 #                 [TESTS a_test.cpp …] [RANKS 1 2 3 4])
 #
 #   step5_zero1_idea   library: the idea's files IDEA.cpp and the cost card, with the ideas of the steps before
@@ -14,7 +15,8 @@
 #
 # EXERCISE names the files that the learner writes, by default the first idea; each has a .stub in exercise/. It may be
 # `train`, the loop. With -DLADDER_EXERCISE=step5_zero1 they are taken from exercises/step5_zero1/, the learner's own, for
-# this trainer and all later ones. IDEA may have `CHAPTER:name` for what the exercise of a chapter asks for. A step that is
+# this trainer and all later ones. IDEA may have `EXERCISE:name` for what the exercise of a chapter, or of a later step, asks
+# for; that step lists it in ALSO, by its path from the root. A step that is
 # only built on contributes its idea library and nothing else. BUILDS_ON is data: the include check and the map in README.md
 # are made from it.
 #
@@ -22,7 +24,7 @@
 # add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none. Without
 # a train.cpp it trains with its step's, to which its trainer() passes something else.
 function(ladder_add_step step)
-  cmake_parse_arguments(arg "" "BUILDS_ON;STUB_SAYS" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
+  cmake_parse_arguments(arg "" "BUILDS_ON;STUB_SAYS" "IDEA;EXERCISE;ALSO;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
     return()
   endif()
@@ -33,6 +35,9 @@ function(ladder_add_step step)
   list(TRANSFORM arg_EXERCISE APPEND .cpp)
   list(TRANSFORM arg_EXERCISE PREPEND "${folder}/" OUTPUT_VARIABLE solutions)
   list(TRANSFORM arg_EXERCISE PREPEND "${step}:" OUTPUT_VARIABLE asked)
+  foreach(file IN LISTS arg_ALSO)
+    list(PREPEND solutions "${LADDER_ROOT}/${file}.cpp")
+  endforeach()
   list(APPEND arg_IDEA cost_card)
   list(TRANSFORM arg_IDEA APPEND .cpp)
   list(REMOVE_ITEM arg_IDEA ${arg_EXERCISE})

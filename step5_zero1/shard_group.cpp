@@ -1,5 +1,6 @@
 #include "step5_zero1/shard_group.hpp"
 
+#include <chrono>
 #include <deque>
 #include <thread>
 #include <utility>
@@ -30,7 +31,8 @@ class GroupWork : public Work {
     constexpr double kPatienceSeconds = 1;
     const Timer timer;
     while (advance_() && timer.seconds() < kPatienceSeconds && !inner_->test())
-      std::this_thread::yield();
+      timer.seconds() < 1e-3 ? std::this_thread::yield()
+                             : std::this_thread::sleep_for(std::chrono::microseconds(50));
     inner_->wait();
   }
 
@@ -80,12 +82,12 @@ struct ShardGroup::State {
     return !between_.empty();
   }
 
-  bool test(Sum& sum) {
+  bool is_summed(Sum& sum) {
     advance();
     return sum.across && sum.across->test();
   }
 
-  void wait(Sum& sum) {
+  void finish(Sum& sum) {
     while (!sum.across) {
       between_.front()->within->wait();
       start_across();
@@ -114,8 +116,8 @@ WorkPtr ShardGroup::start(const Operation& operation) {
   class SumWork final : public Work {
    public:
     SumWork(State& state, State::SumPtr sum) : state_(state), sum_(std::move(sum)) {}
-    bool test() override { return state_.test(*sum_); }
-    void wait() override { state_.wait(*sum_); }
+    bool test() override { return state_.is_summed(*sum_); }
+    void wait() override { state_.finish(*sum_); }
 
    private:
     State& state_;

@@ -40,4 +40,14 @@ std::string describe_copies(const TrainOptions& options, int world_size) {
   return text + "\n";
 }
 
+Tries tries_of_cuts(const TrainOptions& options, int world_size) {
+  constexpr int kRanksOfMachine = 8;
+  Tries tries = as_it_is(options, world_size);
+  if (!options.given.contains("shard-ranks") && world_size > kRanksOfMachine &&
+      world_size % kRanksOfMachine == 0)
+    tries.push_back({concat("copies on ", kRanksOfMachine, " ranks"),
+                     concat("--shard-ranks ", kRanksOfMachine)});
+  return tries;
+}
+
 }  // namespace ladder

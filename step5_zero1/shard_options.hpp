@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/train/options/options.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder {
 
@@ -22,5 +23,9 @@ int shard_ranks_of(const TrainOptions& options, int world_size);
 
 // The ranks of each copy, a line for --dry-run; nothing if there is one.
 std::string describe_copies(const TrainOptions& options, int world_size);
+
+// How ./ladder plan tries a step that cuts: over all ranks, and over eight, as many as a machine
+// usually has GPUs.
+Tries tries_of_cuts(const TrainOptions& options, int world_size);
 
 }  // namespace ladder

@@ -20,7 +20,7 @@ namespace ladder::step5 {
 
 TrainReport train(const TrainOptions& options, Communicator& comm) {
   Run run(options, comm);
-  ShardGroup shards(comm, shard_ranks_of(options, comm.size()));      // all, or fewer: step 7
+  ShardGroup shards(comm, shard_ranks_of(options, comm.size()));      // all ranks; step 7 has fewer
   FlatModel flat(layout_of(options, shard_multiple(shards.size())));  // in equal slices
   const Model model = build_model(options, flat);
   FlatGradients grads(flat);

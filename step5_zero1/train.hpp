@@ -32,6 +32,7 @@ inline Trainer trainer() {
       .working_bytes = working_bytes,
       .optimizer_work = optimizer_work,
       .groups = describe_copies,
+      .tries = tries_of_cuts,
       .options = {.own = step_options<ShardOptions>()},
   };
 }

@@ -57,9 +57,9 @@ const std::map<Texts, Texts> kTaken = {
       "rope-theta" /* of gpt2 */}},
     {{"0"},
      {"microbatches-per-step" /* with exact sums */, "steps" /* whole rounds */,
-      "kv-heads" /* gpt2 has as many as heads */, "ranks", "rank", "prefetch", "pipeline-stages",
-      "sync-delay", "worker", "min-lr" /* at most --lr */, "beta1", "beta2", "dpo-label-smoothing",
-      "teacher-momentum", "view-noise", "alpha", "outer-momentum"}},
+      "kv-heads" /* gpt2 has as many as heads */, "ranks", "rank", "prefetch", "shard-ranks",
+      "pipeline-stages", "sync-delay", "worker", "min-lr" /* at most --lr */, "beta1", "beta2",
+      "dpo-label-smoothing", "teacher-momentum", "view-noise", "alpha", "outer-momentum"}},
     {{"", "0", "65537"}, {"check-collectives"}},
     {{"65537"}, {"context", "bucket-mb", "patience", "round-timeout"}},
     {{"0", "65537"}, {"memory-cap-mb", "mlp-channels", "weight-decay"}},
@@ -99,8 +99,9 @@ Trainer step_with() {
       .sends = [](const TrainOptions&, const StepsTaken&, int, int) { return std::vector<Send>(); },
       .num_stages = step8::trainer().num_stages};
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
-  trainer.options.own = step_options<OracleOptions, HangOptions, BucketOptions, PrefetchOptions,
-                                     PipelineOptions, ObjectiveOptions, DilocoOptions, More...>();
+  trainer.options.own =
+      step_options<OracleOptions, HangOptions, BucketOptions, ShardOptions, PrefetchOptions,
+                   PipelineOptions, ObjectiveOptions, DilocoOptions, More...>();
   return trainer;
 }
 

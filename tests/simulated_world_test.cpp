@@ -17,6 +17,7 @@
 #include "common/train/theory.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
+#include "step5_zero1/shard_options.hpp"
 #include "step8_pipeline_ga/train.hpp"
 #include "step9_diloco/train.hpp"
 
@@ -30,6 +31,7 @@ struct Case {
   Trainer trainer;
   WireFormat wire = WireFormat::kFp32;
   Schedule schedule = Schedule::k1f1b;
+  int shard_ranks = 0;
 };
 
 class SimulatedWorld : public ::testing::TestWithParam<Case> {
@@ -54,6 +56,7 @@ class SimulatedWorld : public ::testing::TestWithParam<Case> {
     options.set<BucketOptions>().capacity_mb = 8.0 / 1024;
     options.set<PipelineOptions>() = {
         .num_stages = stages, .schedule = GetParam().schedule, .chunks_per_stage = chunks};
+    options.set<ShardOptions>().num_ranks = GetParam().shard_ranks;
     options.set<DilocoOptions>() = {.sync_every = 2, .num_fragments = 2, .wire = GetParam().wire};
     options.output.is_quiet = true;
     return options_for(trainer(), options);
@@ -126,6 +129,7 @@ std::string name_of(const Case& of) {
   if (of.wire == WireFormat::kInt8) name += "_int8";
   if (of.schedule == Schedule::kInterleaved) name += "_interleaved";
   if (of.schedule == Schedule::kZeroBubble) name += "_zero_bubble";
+  if (of.shard_ranks > 0) name += "_copies";
   return name;
 }
 
@@ -134,8 +138,11 @@ std::vector<Case> cases() {
   std::vector<Case> all = {{step8::trainer(), {}, Schedule::kInterleaved},
                            {step8::trainer(), {}, Schedule::kZeroBubble},
                            {step9::trainer(), WireFormat::kInt8}};
-  for (const Trainer& trainer : trainers())
+  for (const Trainer& trainer : trainers()) {
     if (trainer.role != RankRole::kAlone) all.push_back({trainer});
+    if (trainer.options.own.find<ShardOptions>() != nullptr)
+      all.push_back({.trainer = trainer, .shard_ranks = 2});
+  }
   return all;
 }
 

@@ -89,7 +89,12 @@ class Exercise:
         """What the learner has made of it: "open", "begun", "passed", or "changed" since it passed."""
         if not self.passed.exists():
             return "begun" if self.mine.is_dir() else "open"
-        return "passed" if self.passed.read_text() == self.fingerprint() else "changed"
+        is_all_there = all(file.exists() for file in self.files())  # the exercise may have grown
+        return (
+            "passed"
+            if is_all_there and self.passed.read_text() == self.fingerprint()
+            else "changed"
+        )
 
     def ranks(self):
         """The numbers of ranks on which CMake runs the judge."""

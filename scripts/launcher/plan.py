@@ -435,6 +435,11 @@ def remarks(plans, is_of_this_machine):
         "A rank needs its state, which is exact, and at most so much on top: activations, what backward computes with, token ids, buffers. "
         "What it sends per step is exact, too. Times are estimates" + where
     )
+    if any(plan.candidate.words[:1] == ("--shard-ranks",) for plan in plans):
+        yield (
+            "--shard-ranks N keeps a copy of the state on every N neighboring ranks, at best those of a machine: gathers stay among them, "
+            "and only 1/N of a gradient goes to each other copy."
+        )
     if any(not plan.is_equal for plan in plans):
         yield "* It computes something else: compare the losses."
     for refusal in dict.fromkeys(plan.refusal for plan in plans if plan.refusal):

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/repeat_interleave.h>
@@ -11,9 +12,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "common/comm/forwarding_communicator.hpp"
+#include "common/comm/simulated/simulated_communicator.hpp"
+#include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/model/model.hpp"
 #include "common/testing/examination.hpp"
@@ -21,6 +27,7 @@
 #include "common/testing/recording_communicator.hpp"
 #include "common/train/build_model.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
+#include "step5_zero1/shard_group.hpp"
 #include "step7_zero3/cost_card.hpp"
 #include "step7_zero3/sharded_model.hpp"
 #include "step7_zero3/sharded_units.hpp"
@@ -373,6 +380,207 @@ std::vector<std::string> faults_of_trainings(Communicator& comm) {
   return judge.faults();
 }
 
+// Part 3, on rank 1 of four that are simulated, so that every rank of the judge sees the same: what
+// it holds is summed as if all four held it. Operations are recorded, and done when the check wants.
+struct Script {
+  std::vector<std::string> started;
+  std::vector<const void*> unread;  // slices of reduce_scatters that nobody has waited for
+  std::set<std::int64_t> late;      // operations on so many elements end when waited for
+  bool is_in_order = false;
+  bool has_read_too_early = false;
+
+  std::string text() const {
+    std::string all;
+    for (const std::string& each : started) all += (all.empty() ? "" : ", ") + each;
+    return all;
+  }
+};
+
+class ScriptedWork final : public Work {
+ public:
+  ScriptedWork(WorkPtr inner, Script& script, const Operation& operation)
+      : inner_(std::move(inner)), script_(script), operation_(operation) {}
+  bool test() override { return !script_.late.contains(operation_.tensor.numel()); }
+  void wait() override {
+    script_.late.erase(operation_.tensor.numel());
+    if (operation_.has_shard()) std::erase(script_.unread, operation_.shard.const_data_ptr());
+    inner_->wait();
+  }
+
+ private:
+  WorkPtr inner_;
+  Script& script_;
+  Operation operation_;
+};
+
+class ScriptedGroup final : public ForwardingCommunicator {
+ public:
+  ScriptedGroup(std::unique_ptr<Communicator> inner, Script& script)
+      : ForwardingCommunicator(std::move(inner)), script_(script) {}
+
+  WorkPtr start(const Operation& operation) override {
+    const void* const data = operation.tensor.const_data_ptr();
+    if (!script_.is_in_order && std::ranges::count(script_.unread, data) > 0)
+      script_.has_read_too_early = true;
+    if (operation.kind == CommOp::kReduceScatter)
+      script_.unread.push_back(operation.shard.const_data_ptr());
+    script_.started.push_back(concat(to_string(operation.kind), " of ", operation.tensor.numel()));
+    return std::make_unique<ScriptedWork>(inner_.start(operation), script_, operation);
+  }
+  std::unique_ptr<Communicator> split_by(const ColorOfRank& color_of) override {
+    return std::make_unique<ScriptedGroup>(inner_.split_by(color_of), script_);
+  }
+  bool runs_in_order(const at::Tensor& /*tensor*/) const override { return script_.is_in_order; }
+
+ private:
+  Script& script_;
+};
+
+class ShardGroupChecks : public Examination {
+ public:
+  explicit ShardGroupChecks(Communicator& comm) : Examination(comm, "part 3", "shard_group.cpp") {}
+
+  void three_sums() {
+    begin();
+    script_.late = {80, 120, 200};
+    for (const std::int64_t numel : {80, 120, 200}) start(numel);
+    const std::string within = "reduce_scatter of 80, reduce_scatter of 120, reduce_scatter of 200";
+    expect_started("three sums on their way", within);
+    script_.late.erase(120);
+    expect("test() of the second sum, whose turn has not come", works_[1]->test(), false);
+    expect_started("the first phase of the second sum is done", within);
+    script_.late.erase(80);
+    script_.late.insert(40);  // the all-reduce of the first sum's slice
+    works_[2]->test();
+    const std::string two = within + ", all_reduce of 40, all_reduce of 60";
+    expect_started("the first phases of two sums are done", two);
+    check(!works_[0]->test(),
+          "test() of a sum whose second phase is on its way says that it is done");
+    check(works_[1]->test(),
+          "test() of a sum whose second phase is done says that it is on its way");
+    check(!script_.has_read_too_early,
+          "the second phase reads what the first phase has brought without waiting for it");
+    wait_for_all("");
+    expect_started("all three sums are waited for", two + ", all_reduce of 100");
+  }
+
+  void goes_on_while_others_wait() {
+    begin();
+    script_.late = {80};
+    start(80);
+    const at::Tensor full = at::ones({8});
+    const WorkPtr gather = group_->all_gather(full.narrow(0, 4, 4), full);
+    script_.late.clear();
+    gather->wait();
+    expect_started("while a gather is waited for",
+                   "reduce_scatter of 80, all_gather of 8, all_reduce of 40");
+    wait_for_all("");
+  }
+
+  void in_order() {
+    begin();
+    script_.is_in_order = true;
+    script_.late = {80, 120};
+    for (const std::int64_t numel : {80, 120}) start(numel);
+    expect_started(
+        "operations in order",
+        "reduce_scatter of 80, all_reduce of 40, reduce_scatter of 120, all_reduce of 60");
+    wait_for_all("");
+  }
+
+  void one_rank_for_each_copy() {
+    begin(/*num_ranks=*/1);
+    start(80);
+    wait_for_all("one rank for each copy: ");
+  }
+
+  // On the ranks of the judge: what is summed, and what is sent.
+  void real_sums(LockstepCommunicator& comm) {
+    comm.pass_messages_on();
+    for (int num_ranks = 1; num_ranks < comm.size(); ++num_ranks) {
+      if (comm.size() % num_ranks != 0) continue;
+      ShardGroup group(comm, num_ranks);
+      const Traffic before = comm.traffic();
+      Traffic theory;
+      std::vector<at::Tensor> slices;
+      std::vector<WorkPtr> works;
+      for (int sum = 0; sum < 6; ++sum) {
+        const std::int64_t each = 1000 * (sum % 3 + 1);
+        const at::Tensor unit =
+            at::full({each * num_ranks}, (sum + 1) * (comm.rank() + 1), at::kFloat);
+        slices.push_back(unit.narrow(0, group.rank() * each, each));
+        works.push_back(group.reduce_scatter(unit, slices.back()));
+        theory += reduce_scatter_traffic(unit.numel(), 4, num_ranks, group.rank());
+        theory += all_reduce_traffic(each, 4, comm.size() / num_ranks, group.copy());
+      }
+      for (const WorkPtr& work : works) work->wait();
+      const std::string when =
+          concat(num_ranks, num_ranks == 1 ? " rank" : " ranks", " for each copy: ");
+      for (std::size_t sum = 0; sum < slices.size(); ++sum) {
+        const double wanted = static_cast<double>(sum + 1) * comm.size() * (comm.size() + 1) / 2;
+        expect(when + "a slice after its sum", slices[sum], at::full_like(slices[sum], wanted));
+      }
+      Traffic sent = comm.traffic();
+      sent -= before;
+      check(sent == theory, when, "six sums send ", sent.bytes_sent(), " bytes in ",
+            num_messages(sent), " messages, not ", theory.bytes_sent(), " in ",
+            num_messages(theory));
+    }
+  }
+
+ private:
+  static constexpr int kRank = 1, kNumRanks = 4;
+
+  static std::int64_t num_messages(const Traffic& traffic) {
+    return traffic[CommOp::kReduceScatter].messages + traffic[CommOp::kAllReduce].messages;
+  }
+
+  void begin(int num_ranks = 2) {
+    script_ = {};
+    works_.clear();
+    units_.clear();
+    group_ = std::make_unique<ShardGroup>(world_, num_ranks);
+  }
+
+  // Of as many elements, each of which is 3.
+  void start(std::int64_t numel) {
+    units_.push_back(at::full({numel}, 3.0));
+    const std::int64_t each = numel / group_->size();
+    works_.push_back(group_->reduce_scatter(units_.back(),
+                                            units_.back().narrow(0, group_->rank() * each, each)));
+  }
+
+  void wait_for_all(const std::string& when) {
+    for (std::size_t i = works_.size(); i-- > 0;) works_[i]->wait();
+    for (const at::Tensor& unit : units_) {
+      const std::int64_t each = unit.numel() / group_->size();
+      const at::Tensor slice = unit.narrow(0, group_->rank() * each, each);
+      expect(when + "a slice after its sum", slice[0].item<double>(), 3.0 * kNumRanks);
+    }
+  }
+
+  void expect_started(const std::string& when, const std::string& wanted) {
+    expect(concat(when, when.starts_with("while") ? ", " : ": ", "what has been started"),
+           script_.text(), wanted);
+  }
+
+  Script script_;
+  ScriptedGroup world_{std::make_unique<SimulatedCommunicator>(kRank, kNumRanks), script_};
+  std::vector<at::Tensor> units_;
+  std::unique_ptr<ShardGroup> group_;
+  std::vector<WorkPtr> works_;
+};
+
+std::vector<std::string> faults_of_shard_groups(Communicator& comm) {
+  ShardGroupChecks checks(comm);
+  checks.examine("sums on their way", &ShardGroupChecks::three_sums);
+  checks.examine("a gather meanwhile", &ShardGroupChecks::goes_on_while_others_wait);
+  checks.examine("a stream", &ShardGroupChecks::in_order);
+  checks.examine("whole copies", &ShardGroupChecks::one_rank_for_each_copy);
+  checks.examine("real sums", &ShardGroupChecks::real_sums);
+  return checks.faults();
+}
+
 // Of a model that is deeper than those of the checks.
 Target peak_of_whole_units(Communicator& comm) {
   constexpr int kPrefetch = 1;
@@ -405,7 +613,8 @@ std::vector<std::string> judge_linked(Communicator& comm) {
         [&] {
           return step7::faults_of_turns(comm, {1, 2, 7});
         }},
-       {"a tied embedding, and trainings", [&] { return step7::faults_of_trainings(comm); }}});
+       {"a tied embedding, and trainings", [&] { return step7::faults_of_trainings(comm); }},
+       {"hybrid sharding", [&] { return step7::faults_of_shard_groups(comm); }}});
 }
 
 std::vector<Target> measure_linked(Communicator& comm) {
