@@ -109,10 +109,9 @@ class Communicator {
     return split(color_of(rank()), rank());
   }
 
-  // A promise: from now on, this group's operations would all be done even if each rank carried out
-  // its own one after the other, in the order of its calls, and each send waited for its receive. So
-  // a transport may do that, and over NCCL messages then travel from GPU to GPU. Local; all ranks of
-  // the group make it before their next message.
+  // A promise: this group's operations would all be done even if each rank carried out its own one
+  // after the other, in the order of its calls, and each send waited for its receive. Over NCCL,
+  // messages then travel from GPU to GPU. Local; all ranks make it, before their first message.
   virtual void promise_message_order() {}
 
   // What this rank has sent so far through this group and all groups that share its meter: the

@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "common/comm/communicator.hpp"
 #include "common/comm/link.hpp"
@@ -48,9 +47,8 @@ class World {
       const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap);
   Transport transport() const;  // kAuto is resolved
   int local_rank() const;       // index on this machine
-  // Which machine each rank is on. Machines are numbered from 0 by their lowest ranks, so ranks that
-  // a launcher deals out in turns to two machines have {0, 1, 0, 1}. A world of a given group is on
-  // one machine. Collective, blocking: one all_gather, and none if all ranks are on one machine.
+  // Which machine each rank is on, numbered by their lowest ranks: {0, 1, 0, 1} if ranks are dealt
+  // out in turns. A given group is on one. Collective, blocking; if all are on one, no message.
   std::vector<int> machine_of_rank();
   // Ends all ranks with this exit code, whatever started them. For a rank that failed, so that the
   // others do not wait for it. MPI ends them at once. With a store, this process ends, those that

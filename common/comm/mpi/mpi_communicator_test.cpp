@@ -30,7 +30,7 @@ TEST_F(MpiTransport, WorldKnowsItsLauncher) {
   EXPECT_LE(test_world().local_rank(), rank_);
 }
 
-// Ranks on two machines are in tests/cluster_test.cpp.
+// Ranks on two machines are in tests/two_machines_test.cpp.
 TEST_F(MpiTransport, RanksOnOneMachineNeedNoMessageToKnowIt) {
   std::vector<int> machines;
   const Traffic sent = sent_in(comm_, [&] { machines = test_world().machine_of_rank(); });
