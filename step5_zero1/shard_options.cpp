@@ -41,12 +41,13 @@ std::string describe_copies(const TrainOptions& options, int world_size) {
 }
 
 Tries tries_of_cuts(const TrainOptions& options, int world_size) {
-  constexpr int kRanksOfMachine = 8;
+  constexpr int kUsual = 8;
+  const int num_ranks = options.ranks_per_machine > 0 ? options.ranks_per_machine : kUsual;
   Tries tries = as_it_is(options, world_size);
-  if (!options.given.contains("shard-ranks") && world_size > kRanksOfMachine &&
-      world_size % kRanksOfMachine == 0)
-    tries.push_back({concat("copies on ", kRanksOfMachine, " ranks"),
-                     concat("--shard-ranks ", kRanksOfMachine)});
+  if (!options.given.contains("shard-ranks") && world_size > num_ranks &&
+      world_size % num_ranks == 0)
+    tries.push_back(
+        {concat("copies on ", num_ranks, " ranks"), concat("--shard-ranks ", num_ranks)});
   return tries;
 }
 

@@ -24,8 +24,8 @@ int shard_ranks_of(const TrainOptions& options, int world_size);
 // The ranks of each copy, a line for --dry-run; nothing if there is one.
 std::string describe_copies(const TrainOptions& options, int world_size);
 
-// How ./ladder plan tries a step that cuts: over all ranks, and over eight, as many as a machine
-// usually has GPUs.
+// How ./ladder plan tries a step that cuts: over all ranks, and over those of a machine, or over
+// eight, as many GPUs as one usually has.
 Tries tries_of_cuts(const TrainOptions& options, int world_size);
 
 }  // namespace ladder

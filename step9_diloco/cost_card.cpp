@@ -18,22 +18,19 @@ namespace ladder {
 
 std::vector<Send> compressed_average_sends(std::int64_t numel, WireFormat format, int world_size,
                                            int rank) {
-  std::map<std::int64_t, std::int64_t> times;  // by bytes
+  std::vector<Send> sends;
   for (int worker = 0; worker < world_size; ++worker) {
     if (worker == rank) continue;
-    for (const int slice : {worker, rank})
-      ++times[encoded_bytes(slice_of(numel, world_size, slice).numel, format)];
+    for (const int slice : {worker, rank}) {
+      sends.push_back(
+          {.operation = CommOp::kSend,
+           .numel = encoded_bytes(slice_of(numel, world_size, slice).numel, format),
+           .element_bytes = 1,
+           .wait = Wait::kForNothing,
+           .group = {.first = rank, .stride = worker - rank, .size = 2}});
+    }
   }
   const RankGroup world = {.size = world_size};
-  std::vector<Send> sends;
-  for (const auto& [bytes, count] : times) {
-    sends.push_back({.operation = CommOp::kSend,
-                     .numel = bytes,
-                     .element_bytes = 1,
-                     .wait = Wait::kForNothing,
-                     .group = world,
-                     .times = count});
-  }
   sends.push_back({.operation = CommOp::kRecv, .group = world, .times = 2 * (world_size - 1)});
   return sends;
 }
