@@ -13,8 +13,7 @@ namespace ladder {
 // embedding of one is in flight while the head of the next is being filled.
 std::int64_t gradient_bytes_in_flight(const FlatLayout& layout, std::int64_t num_microbatches);
 
-// The state of a rank that shares a unit with others.
-struct Sharding;
+struct Sharding;  // step 5's cost_card.hpp
 
 // What each backward sends: the reductions of all units.
 void add_gradient_sends(SendPlan& plan, const Sharding& sharding);

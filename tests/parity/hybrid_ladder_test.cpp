@@ -62,12 +62,17 @@ TEST_ON_RANKS(HybridLadder, EveryCutEqualsTheOracle) {
         const bool is_tree_of_all =
             num_ranks == climber.size() || std::has_single_bit(static_cast<unsigned>(num_ranks));
         if (!is_tree_of_all) own = with_sums_of_any_order(own);
-        const FinishedRun run = climber.climb(rung_of(step), cut_over(own, num_ranks));
+        TrainOptions cut = cut_over(own, num_ranks);
+        const bool writes = step == kSteps[2] && 2 * num_ranks == climber.size();  // it takes long
+        if (!writes) cut.output.sample.clear();
+        const FinishedRun run = climber.climb(rung_of(step), cut);
         if (climber.rank() != 0) continue;
         const auto [wanted, is_new] = answers.try_emplace(own.gradient_sum);
         if (is_new) wanted->second = climber.ask_oracle(own, climber.size());
         EXPECT_THAT(differences(run, wanted->second), IsEmpty());
-        EXPECT_EQ(run.report.sample, wanted->second.report.sample);
+        if (writes) {
+          EXPECT_EQ(run.report.sample, wanted->second.report.sample);
+        }
       }
     }
   }
