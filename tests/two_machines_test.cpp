@@ -79,15 +79,15 @@ class TwoMachines : InSharedFolder, public ProcessTest {
     seconds_ = 60;
     fs::create_directory(folder_.path("bin"));
     for (const auto& [name, text] : kScripts) write_program(name, text);
-    are_two_ = start(two_hosts() + "test -x " + step4()).wait(seconds_) == 0;
+    are_two_ = start(two_hosts() + "test -x " + step3()).wait(seconds_) == 0;
   }
 
   static std::string two_hosts() {
     return one_word(LADDER_SOURCE "/scripts/cluster/two_hosts.sh") + " ";
   }
-  static std::string step4() { return trainer("step4_bucketed_ddp"); }
+  static std::string step3() { return trainer("step3_naive_dp"); }
   static std::string training(const std::string& options) {
-    return concat(step4(), "--layers 1 --heads 2 --channels 20 --context 16 ", options, " ");
+    return concat(step3(), "--layers 1 --heads 2 --channels 20 --context 16 ", options, " ");
   }
 
   void write_program(const std::string& name, const std::string& text) const {

@@ -109,9 +109,8 @@ class Communicator {
     return split(color_of(rank()), rank());
   }
 
-  // A promise: this group's operations would all be done even if each rank carried out its own one
-  // after the other, in the order of its calls, and each send waited for its receive. Over NCCL,
-  // messages then travel from GPU to GPU. Local; all ranks make it, before their first message.
+  // Promises that this group's operations end even if each rank carries out one at a time, in order,
+  // and a send waits for its receive. Then NCCL's messages go from GPU to GPU. Local, on all ranks.
   virtual void promise_message_order() {}
 
   // What this rank has sent so far through this group and all groups that share its meter: the

@@ -31,7 +31,7 @@ class World {
                  const NcclOptions& nccl = {});
   // A world of this group, for programs that have started their ranks themselves: it neither starts
   // nor ends MPI. `transport` is what carries the group's messages, not kAuto. Its local_rank() is
-  // the rank for threads, otherwise 0.
+  // the rank for threads, otherwise 0, and all ranks are on one machine.
   World(std::unique_ptr<Communicator> comm, Transport transport);
   // Ends MPI if this World started it, which waits for the other ranks to do the same; a store may
   // wait as well (store_communicator.hpp). While an exception unwinds the stack, it waits for
@@ -45,11 +45,9 @@ class World {
   // used. Of several decorators, the last one is called first.
   void decorate(
       const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap);
-  Transport transport() const;  // kAuto is resolved
-  int local_rank() const;       // index on this machine
-  // Which machine each rank is on, numbered by their lowest ranks: {0, 1, 0, 1} if ranks are dealt
-  // out in turns. A given group is on one. Collective, blocking; if all are on one, no message.
-  std::vector<int> machine_of_rank();
+  Transport transport() const;         // kAuto is resolved
+  int local_rank() const;              // index on this machine
+  std::vector<int> machine_of_rank();  // numbered by lowest rank; collective unless all share one
   // Ends all ranks with this exit code, whatever started them. For a rank that failed, so that the
   // others do not wait for it. MPI ends them at once. With a store, this process ends, those that
   // wait for others throw within about a second, and torchrun ends the rest. With threads this ends
