@@ -108,16 +108,15 @@ class Communicator {
     return split(color_of(rank()), rank());
   }
 
-  // Promises that this group's operations end even if each rank carries out one at a time, in order,
-  // and a send waits for its receive. Then NCCL's messages go from GPU to GPU. Local, on all ranks.
-  virtual void promise_message_order() {}
-
   // What this rank has sent so far through this group and all groups that share its meter: the
   // groups split from it and the groups from which it was split.
   virtual Traffic traffic() const = 0;
 
   // Calls from now on belong to this optimizer step, which messages about them name. Local.
   virtual void begin_step(std::int64_t /*step*/) {}
+  // Promises that this group's operations end even if each rank carries out one at a time, in order,
+  // and sends wait for receives: then NCCL's messages pass no host. Local; made before the first.
+  virtual void promise_message_order() {}
   // How long a simulated rank has waited so far, without time passing; nothing for a real one.
   virtual std::optional<double> simulated_wait_s() const { return std::nullopt; }
 };
