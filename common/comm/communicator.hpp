@@ -114,7 +114,7 @@ class Communicator {
 
   // Calls from now on belong to this optimizer step, which messages about them name. Local.
   virtual void begin_step(std::int64_t /*step*/) {}
-  // Promises that this group's operations end even if each rank carries out one at a time, in order,
+  // Promises that this group's operations end even if ranks carry out one at a time, in order,
   // and sends wait for receives: then NCCL's messages pass no host. Local; made before the first.
   virtual void promise_message_order() {}
   // How long a simulated rank has waited so far, without time passing; nothing for a real one.
