@@ -22,12 +22,11 @@ std::vector<Send> compressed_average_sends(std::int64_t numel, WireFormat format
   for (int worker = 0; worker < world_size; ++worker) {
     if (worker == rank) continue;
     for (const int slice : {worker, rank}) {
-      sends.push_back(
-          {.operation = CommOp::kSend,
-           .numel = encoded_bytes(slice_of(numel, world_size, slice).numel, format),
-           .element_bytes = 1,
-           .wait = Wait::kForNothing,
-           .group = {.first = rank, .stride = worker - rank, .size = 2}});
+      sends.push_back({.operation = CommOp::kSend,
+                       .numel = encoded_bytes(slice_of(numel, world_size, slice).numel, format),
+                       .element_bytes = 1,
+                       .wait = Wait::kForNothing,
+                       .group = {.first = rank, .stride = worker - rank, .size = 2}});
     }
   }
   const RankGroup world = {.size = world_size};

@@ -72,8 +72,9 @@ class SimulatedWorld : public ::testing::TestWithParam<Case> {
     SimulatedCommunicator comm(rank, num_ranks, links, machines);
     const MemoryReading before = read_memory();
     const TrainReport report = trainer().train(options, comm);
-    EXPECT_THAT(differences_from_theory(trainer(), options, report, before, num_ranks, rank, machines),
-                IsEmpty());
+    EXPECT_THAT(
+        differences_from_theory(trainer(), options, report, before, num_ranks, rank, machines),
+        IsEmpty());
     return report;
   }
 

@@ -109,10 +109,6 @@ class Communicator {
     return split(color_of(rank()), rank());
   }
 
-  // Promises that this group's operations end even if each rank carries out one at a time, in order,
-  // and a send waits for its receive. Then NCCL's messages go from GPU to GPU. Local, on all ranks.
-  virtual void promise_message_order() {}
-
   // What this rank has sent so far through this group and all groups that share its meter: the
   // groups split from it and the groups from which it was split.
   virtual Traffic traffic() const = 0;
@@ -122,9 +118,12 @@ class Communicator {
 
   // Calls from now on belong to this optimizer step, which messages about them name. Local.
   virtual void begin_step(std::int64_t /*step*/) {}
-  // Whether operations on such a tensor are carried out in the order of their start, in all groups of
-  // the world. Then one may be started on what another brings, before that is there.
+  // Whether operations on such a tensor are carried out in the order of their start, in all groups
+  // of the world. Then one may be started on what another brings, before that is there.
   virtual bool runs_in_order(const at::Tensor& /*tensor*/) const { return false; }
+  // Promises that this group's operations end even if ranks carry out one at a time, in order,
+  // and sends wait for receives: then NCCL's messages pass no host. Local; made before the first.
+  virtual void promise_message_order() {}
   // How long a simulated rank has waited so far, without time passing; nothing for a real one.
   virtual std::optional<double> simulated_wait_s() const { return std::nullopt; }
 };

@@ -46,8 +46,9 @@ Link parse_link(const std::string& text, const std::string& option) {
   } else {
     wrong = what_is_wrong_with(link);
   }
-  check_usage(wrong.empty(), option, " is '", text, "': ", wrong,
-              "; it takes LATENCY_US:GBPS, for example 50:1 for 50 us per round of messages and 1 Gbit/s");
+  check_usage(
+      wrong.empty(), option, " is '", text, "': ", wrong,
+      "; it takes LATENCY_US:GBPS, for example 50:1 for 50 us per round of messages and 1 Gbit/s");
   return link;
 }
 

@@ -8,8 +8,7 @@ namespace {
 using Grid = std::pair<int, int>;  // machines, ranks on each
 
 Grid grid_of(const std::vector<int>& machine_of_rank) {
-  const MachineGrid grid =
-      Machines(machine_of_rank).grid(static_cast<int>(machine_of_rank.size()));
+  const MachineGrid grid = Machines(machine_of_rank).grid(static_cast<int>(machine_of_rank.size()));
   return {grid.num_machines, grid.per_machine};
 }
 

@@ -79,8 +79,7 @@ Traffic use_groups_of(const Mesh& mesh) {
   WorkPtr sent;
   if (mesh.pp_rank() + 1 < mesh.num_stages()) {
     sent = mesh.stages.send(at::full({3}, 1.0f * mesh.pp_rank()), mesh.pp_rank() + 1, 0);
-    expected +=
-        send_traffic(3, 4, of_stages.are_apart(mesh.pp_rank(), mesh.pp_rank() + 1));
+    expected += send_traffic(3, 4, of_stages.are_apart(mesh.pp_rank(), mesh.pp_rank() + 1));
   }
   if (mesh.pp_rank() > 0) {
     const at::Tensor received = at::zeros({3});

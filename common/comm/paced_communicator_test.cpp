@@ -65,7 +65,8 @@ TEST(LinkSeconds, AreALatencyPerRoundAndTheBytesAtItsBandwidth) {
 
 // Of one operation the links take turns; those of several overlap, each link in its own order.
 TEST(LinkQueues, AreBusyAtOnceWithSeveralOperations) {
-  LinkQueues queues({Link{.latency_us = 1e6, .gbit_per_s = 1}, {.latency_us = 5e6, .gbit_per_s = 1}});
+  LinkQueues queues(
+      {Link{.latency_us = 1e6, .gbit_per_s = 1}, {.latency_us = 5e6, .gbit_per_s = 1}});
   const LinksUse both = {.inside = {.rounds = 2}, .outside = {.rounds = 1}};
   EXPECT_DOUBLE_EQ(queues.occupy(10, both), 17);
   EXPECT_DOUBLE_EQ(queues.occupy(10, both), 20) << "behind 5 s outside; inside is free at 14";
@@ -220,8 +221,7 @@ TEST_ON_RANKS(Paced, ComputationHidesTheLink) {
 // its fold of a later one.
 TEST_ON_RANKS(Paced, AWaitingRankMovesOtherOperationsOn) {
   if (size_ == 1) return;
-  const auto paced =
-      paced_group(rank_ == 0 ? link_that_takes(1.0, kAllReduceRounds) : kFast);
+  const auto paced = paced_group(rank_ == 0 ? link_that_takes(1.0, kAllReduceRounds) : kFast);
   const at::Tensor late = values_of(rank_, 3000, at::kFloat);
   const Timer timer;
   const WorkPtr slow = paced->all_reduce(at::ones({size_}));

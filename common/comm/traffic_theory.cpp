@@ -130,13 +130,12 @@ Sent sent_by(const Operation& operation, int world_size, int rank, const Machine
                  machines);
 }
 
-Traffic traffic_of(const Operation& operation, int world_size, int rank,
-                   const Machines& machines) {
+Traffic traffic_of(const Operation& operation, int world_size, int rank, const Machines& machines) {
   return sent_by(operation, world_size, rank, machines).traffic;
 }
 
-Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size,
-                           int rank, const Machines& machines) {
+Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,
+                           const Machines& machines) {
   return sent_by(CommOp::kAllReduce, numel, element_bytes, world_size, rank, 0, machines).traffic;
 }
 

@@ -24,8 +24,8 @@ namespace ladder {
 
 struct Operation;
 
-Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size,
-                           int rank, const Machines& machines = {});
+Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,
+                           const Machines& machines = {});
 // `full_numel` is the numel of the whole tensor that is cut or assembled, not of the shard.
 Traffic reduce_scatter_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,
                                int rank, const Machines& machines = {});

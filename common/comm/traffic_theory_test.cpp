@@ -62,8 +62,8 @@ TEST_ON_RANKS(TrafficOfCalls, AllReduceSendsWhatTheFormulaSays) {
     for (const std::int64_t numel : hostile_numels()) {
       SCOPED_TRACE(::testing::Message() << dtype << " " << numel);
       const at::Tensor tensor = at::ones({numel}, dtype);
-      const Traffic expected = all_reduce_traffic(numel, tensor.element_size(), size_, rank_,
-                                                  comm_.machines());
+      const Traffic expected =
+          all_reduce_traffic(numel, tensor.element_size(), size_, rank_, comm_.machines());
       expect_sends(expected, [&] { return comm_.all_reduce(tensor); });
       // Over all ranks: 2 k (N−1), the volume of a ring.
       EXPECT_EQ(all_reduce_sum(static_cast<double>(expected.bytes_sent()), comm_),

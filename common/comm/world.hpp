@@ -20,8 +20,8 @@ class World {
   // Collective with mpi and nccl. Throws UsageError for `self` under a launcher of several ranks,
   // for `mpi` in a build without it, and if torchrun started several ranks, since it starts no MPI;
   // for `store` under any other launcher, which serves none; CheckError for `threads` and
-  // `simulated`, whose communicator is given instead. With links, the communicator is paced by them; throws UsageError if
-  // the ranks are on several machines.
+  // `simulated`, whose communicator is given instead. With links, the communicator is paced by
+  // them; throws UsageError if the ranks are on several machines.
   //
   // With a device of type CUDA, each rank gets the GPU of its local rank, in turns if there are
   // fewer, and its communicator carries tensors there as well: through NCCL, which mpi or store
@@ -45,9 +45,12 @@ class World {
   // used. Of several decorators, the last one is called first.
   void decorate(
       const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap);
-  Transport transport() const;         // kAuto is resolved
-  int local_rank() const;              // index on this machine
-  std::vector<int> machine_of_rank();  // numbered by lowest rank; collective unless all share one
+  Transport transport() const;  // kAuto is resolved
+  int local_rank() const;       // index on this machine
+  // Which machine each rank is on. Machines are numbered from 0 by their lowest ranks: {0, 1, 0, 1}
+  // if a launcher deals out ranks in turns. Collective, blocking: an all_gather, or nothing if all
+  // ranks are on one machine.
+  std::vector<int> machine_of_rank();
   // Ends all ranks with this exit code, whatever started them. For a rank that failed, so that the
   // others do not wait for it. MPI ends them at once. With a store, this process ends, those that
   // wait for others throw within about a second, and torchrun ends the rest. With threads this ends

@@ -199,10 +199,11 @@ int main(int argc, char** argv) {
   const bool is_carried = carrier != ladder::kCarriers.end();
   const int num_threads = is_carried ? 0 : ladder::read_num_threads(argc, argv);
   if (num_threads < 0) {
-    std::fprintf(stderr,
-                 "usage: %s [--threads N | --staged | --checked | --paced | --machines | --self | --store] "
-                 "[--gtest_filter=PATTERN]\n",
-                 argv[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s [--threads N | --staged | --checked | --paced | --machines | --self | --store] "
+        "[--gtest_filter=PATTERN]\n",
+        argv[0]);
     return 2;
   }
   if (num_threads > 0) return ladder::run_on_threads(num_threads);

@@ -354,10 +354,10 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
   TraceLog log;
   if (is_simulated(options)) {
     const int num_ranks = options.num_ranks;
-    World world(std::make_unique<SimulatedCommunicator>(
-                    options.simulated_rank, num_ranks, cluster.links,
-                    machines_of(num_ranks, cluster.ranks_per_machine)),
-                Transport::kSimulated);
+    World world(
+        std::make_unique<SimulatedCommunicator>(options.simulated_rank, num_ranks, cluster.links,
+                                                machines_of(num_ranks, cluster.ranks_per_machine)),
+        Transport::kSimulated);
     return check_and_train(options, trainer, world, log);
   }
   World world(options.transport, cluster.links, options.device, options.nccl);

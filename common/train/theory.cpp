@@ -137,7 +137,8 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   report.data_bytes_theory = data_bytes_theory(options, report);
   if (is_simulated(options)) report.bubble = trainer.bubble(options, world_size);
   if (!report.losses.empty())
-    report.differences = differences_from_theory(trainer, options, report, {}, world_size, rank, machines);
+    report.differences =
+        differences_from_theory(trainer, options, report, {}, world_size, rank, machines);
 }
 
 std::vector<std::string> differences_from_theory(const Trainer& trainer,

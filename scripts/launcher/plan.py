@@ -174,7 +174,9 @@ def check_machine(arguments, words):
                 "--outer-link, to others: for example --link 3:1800 --outer-link 20:200"
             )
     elif arguments.outer_link:
-        usage_error("--outer-link connects machines: say how many ranks share one with --ranks-per-machine")
+        usage_error(
+            "--outer-link connects machines: say how many ranks share one with --ranks-per-machine"
+        )
     if arguments.link or ranks == 1:
         return
     example = "for example --link 5:400 for 5 us per message and 400 Gbit/s"
@@ -248,9 +250,7 @@ class Planned(NamedTuple):
 
 
 class Planner:
-    def __init__(
-        self, trainers, ranks, words, link=None, speed=None, here=None, outer_link=None
-    ):
+    def __init__(self, trainers, ranks, words, link=None, speed=None, here=None, outer_link=None):
         self.trainers, self.ranks, self.words = trainers, ranks, tuple(words)
         self.links = Links(link_of(link), link_of(outer_link))
         self.whole = trainers.facts(REFERENCE, ranks, self.words)

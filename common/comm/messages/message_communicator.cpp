@@ -89,8 +89,8 @@ class MessageOperation {
   std::int64_t number_ = -1;
   std::unique_ptr<Messages> messages_;
   MachineGrid grid_;
-  int machine_, place_;  // of this rank
-  RankSlices slices_;    // of the tensor
+  int machine_, place_;          // of this rank
+  RankSlices slices_;            // of the tensor
   std::byte* target_ = nullptr;  // receives the sum of this rank's slice
   // Of the slice of each rank with this place, by machine: the pieces of all ranks here, and where
   // their sum goes. Then, of this rank's own slice, the sums of all machines.
@@ -258,9 +258,9 @@ void MessageOperation::make_room() {
     for (int place = 0; place < per_machine; ++place)
       pieces.push_back(place == place_ ? own.data() : std::exchange(free, free + own.size()));
     // A reduce_scatter only reads its tensor: a sum for outside takes the place of a piece.
-    sums_here_.push_back(num_machines == 1                            ? target_
+    sums_here_.push_back(num_machines == 1                           ? target_
                          : operation_.kind == CommOp::kReduceScatter ? pieces[place_ == 0 ? 1 : 0]
-                                                                      : own.data());
+                                                                     : own.data());
   }
   const std::size_t own_bytes = slices_.own().size();
   for (int machine = 0; machine < num_machines; ++machine)

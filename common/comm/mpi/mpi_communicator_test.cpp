@@ -90,7 +90,8 @@ TEST_F(MpiTransport, TagsAreUsedAgain) {
 // The link time of a paced message travels under the message's own tag, so every tag of the inner
 // communicator is free, and collectives take turns with few tags, too.
 TEST_F(MpiTransport, APacedOneHasTheSameTags) {
-  PacedCommunicator paced(mpi_communicator({.num_tags = 3}), Link{.latency_us = 1, .gbit_per_s = 100});
+  PacedCommunicator paced(mpi_communicator({.num_tags = 3}),
+                          Link{.latency_us = 1, .gbit_per_s = 100});
   const at::Tensor received = at::zeros({2});
   if (size_ > 1) {
     const WorkPtr sent = paced.send(at::full({2}, float(rank_)), next_, 2);

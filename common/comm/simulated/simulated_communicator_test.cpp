@@ -69,8 +69,7 @@ TEST(SimulatedCommunicator, BelongsToAMesh) {
 
 // The link is so slow that computing takes no time beside it: 1.032 s for a round of one float.
 TEST(SimulatedCommunicator, OperationsQueueOnTheLink) {
-  SimulatedCommunicator comm(/*rank=*/3, /*size=*/4,
-                             Link{.latency_us = 1e6, .gbit_per_s = 1e-6});
+  SimulatedCommunicator comm(/*rank=*/3, /*size=*/4, Link{.latency_us = 1e6, .gbit_per_s = 1e-6});
   const auto expect_waited = [&](double seconds) {
     EXPECT_NEAR(*comm.simulated_wait_s(), seconds, 0.5);
   };
