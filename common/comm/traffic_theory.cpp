@@ -8,9 +8,10 @@ namespace ladder {
 namespace {
 
 // One call of a rank, round by round.
-class Call {
+class Rounds {
  public:
-  Call(std::int64_t numel, std::int64_t element_bytes, int size, int rank, const Machines& machines)
+  Rounds(std::int64_t numel, std::int64_t element_bytes, int size, int rank,
+         const Machines& machines)
       : numel_(numel),
         element_bytes_(element_bytes),
         size_(size),
@@ -20,25 +21,25 @@ class Call {
 
   // Slice q goes to rank q: within the machine those of all ranks with q's place, which that rank
   // adds up and passes on.
-  Call& scatter() {
+  Rounds& scatter() {
     for_others_here([&](int place) { send_slices_of(place, place); });
     for_others_outside([&](int peer) { send(peer, numel_of(peer)); });
     return *this;
   }
   // The rank's own slice goes to all others, in the reverse order.
-  Call& gather() {
+  Rounds& gather() {
     for_others_outside([&](int peer) { send(peer, numel_of(rank_)); });
     for_others_here([&](int place) { send_slices_of(grid_.place_of(rank_), place); });
     return *this;
   }
-  Call& broadcast(int root) {
+  Rounds& broadcast(int root) {
     for (int peer = 0; rank_ == root && peer < size_; ++peer) {
       if (peer != root) send(peer, numel_);
     }
     end_round();
     return *this;
   }
-  Call& message(bool is_outside) {
+  Rounds& message(bool is_outside) {
     send(numel_, is_outside);
     end_round();
     return *this;
@@ -103,7 +104,7 @@ class Call {
 
 Sent sent_by(CommOp kind, std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,
              int peer, const Machines& machines) {
-  Call call(numel, element_bytes, world_size, rank, machines);
+  Rounds call(numel, element_bytes, world_size, rank, machines);
   switch (kind) {
     case CommOp::kAllReduce:
       return call.scatter().gather().of(kind);
@@ -158,7 +159,7 @@ Traffic broadcast_traffic(std::int64_t numel, std::int64_t element_bytes, int wo
 }
 
 Traffic send_traffic(std::int64_t numel, std::int64_t element_bytes, bool is_outside) {
-  return Call(numel, element_bytes, 1, 0, {}).message(is_outside).of(CommOp::kSend).traffic;
+  return Rounds(numel, element_bytes, 1, 0, {}).message(is_outside).of(CommOp::kSend).traffic;
 }
 
 }  // namespace ladder

@@ -33,7 +33,7 @@ Sent once(const Send& send, std::int64_t numel, int rank, const Machines& machin
                  machines.of_part(members));
 }
 
-Json to_json(const LinkUse& use) {
+Json use_json(const LinkUse& use) {
   return {{"rounds", use.rounds}, {"bytes", use.bytes}};
 }
 
@@ -76,8 +76,8 @@ Json to_json(const std::vector<Send>& sends, int rank, const Machines& machines)
                     {"group", {send.group.first, send.group.stride, send.group.size}},
                     {"bytes_sent", sent.bytes_sent},
                     {"messages", sent.messages},
-                    {"inside", to_json(links.inside)},
-                    {"outside", to_json(links.outside)},
+                    {"inside", use_json(links.inside)},
+                    {"outside", use_json(links.outside)},
                     {"times", send.times}});
   }
   return json;
