@@ -63,14 +63,13 @@ double link_seconds(const Links& links, const LinksUse& use) {
 }
 
 double LinkQueues::occupy(double now_s, const LinksUse& use) {
-  double done_s = now_s + link_seconds(links_, use);
-  const auto queue = [&](const Link& link, const LinkUse& of_link, double& free_s) {
+  double done_s = now_s;
+  const auto pass = [&](const Link& link, const LinkUse& of_link, double& free_s) {
     if (of_link.rounds == 0) return;
-    free_s = std::max(free_s, now_s) + link_seconds(link, of_link);
-    done_s = std::max(done_s, free_s);
+    done_s = free_s = std::max(free_s, done_s) + link_seconds(link, of_link);
   };
-  queue(links_.inside, use.inside, inside_free_s_);
-  queue(links_.outside, use.outside, outside_free_s_);
+  pass(links_.inside, use.inside, inside_free_s_);
+  pass(links_.outside, use.outside, outside_free_s_);
   return done_s;
 }
 

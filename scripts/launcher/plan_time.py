@@ -93,13 +93,12 @@ class Rank:
         return link_s, copy_s if messages else 0.0
 
     def start(self, send):
-        """Returns when it will be done. Of one operation, the links take turns."""
+        """Returns when it will be done: first inside, then outside."""
         link_s, copy_s = self.costs(send)
-        done = self.now + sum(link_s.values())
+        done = self.now
         for name, seconds in link_s.items():
             if send[name]["rounds"]:
-                self.link_free[name] = max(self.now, self.link_free[name]) + seconds
-                done = max(done, self.link_free[name])
+                done = self.link_free[name] = max(done, self.link_free[name]) + seconds
         self.now += copy_s
         return max(self.now, done)
 

@@ -103,7 +103,7 @@ TEST_ON_RANKS(ParityLadder, EveryStepEqualsTheOracle) {
 }
 
 // Two ranks on each machine, which first add up there. What each sends outside is as theory says,
-// and for four ranks a third of what it sends to all.
+// and for four ranks a third of what it sends to all, where a direct exchange would send two.
 TEST_ON_RANKS(ParityLadder, MachinesChangeNoBit) {
   Climber climber;
   const auto cluster = test_world().comm().split(0, 0);
@@ -114,10 +114,10 @@ TEST_ON_RANKS(ParityLadder, MachinesChangeNoBit) {
     const TrainOptions own = comparable(rung, options);
     const FinishedRun apart = climber.climb(rung, own, *cluster);
     EXPECT_THAT(differences(apart, climber.climb(rung, own)), IsEmpty()) << rung.step;
-    const OpTraffic& sum = apart.report.traffic[CommOp::kAllReduce];
-    if (climber.size() == 4 && rung.step == "step3_naive_dp") {
-      EXPECT_NEAR(static_cast<double>(sum.outer_bytes), static_cast<double>(sum.bytes_sent) / 3,
-                  1000);
+    std::int64_t outer_bytes = 0;
+    for (const OpTraffic& op : apart.report.traffic.ops) outer_bytes += op.outer_bytes;
+    if (climber.size() == 4) {
+      EXPECT_LT(2 * outer_bytes, apart.report.traffic.bytes_sent()) << rung.step;
     }
   }
 }
