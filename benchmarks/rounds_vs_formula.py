@@ -170,7 +170,7 @@ def draw(workers, title):
 def self_test():
     """Rounds of two steps of 3 s, after which an average of 4 s is waited for; and with a delay of
     one step, the rest."""
-    link, sends = (1e6, 8), {"messages": 2, "bytes_sent": 2 * 10**9, "times": 2}
+    link, sends = (1e6, 8), {"inside": {"rounds": 2, "bytes": 2 * 10**9}, "times": 2}
     plan = [{**sends, "wait": "for_steps"}, {**sends, "wait": "at_once"}]
     transfers = transfers_of({"ranks": [{"plan": plan}]}, link)
     assert transfers == [(4, 2)], transfers
