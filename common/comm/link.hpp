@@ -52,8 +52,8 @@ struct LinksUse {
 
 double link_seconds(const Links& links, const LinksUse& use);  // one after the other
 
-// Both serve what is started in its order, and each operation passes the inner one first: what goes to
-// other machines is a sum over this one. While one operation is outside, the next may be inside.
+// Both serve what is started in its order, and each operation passes the inner one first: what goes
+// to other machines is a sum over this one. While one is outside, the next may be inside.
 class LinkQueues {
  public:
   explicit LinkQueues(const Links& links) : links_(links) {}

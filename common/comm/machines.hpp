@@ -1,8 +1,8 @@
 // Which ranks of a group share a machine.
 //
-// Links inside a machine are much faster than those between machines, and a sum over many ranks can
-// spare the slow ones: first inside each machine, then between those ranks of all machines that have
-// the same place, which have less to send. Eight ranks on two machines:
+// Links inside a machine are much faster than those between machines, and a sum over many ranks
+// can spare the slow ones: first inside each machine, then between those ranks of all machines that
+// have the same place, which have less to send. Eight ranks on two machines:
 //
 //              place 0  place 1  place 2  place 3
 //   machine 0   rank 0   rank 1   rank 2   rank 3    inside: {0, 1, 2, 3} and {4, 5, 6, 7}

@@ -1,9 +1,9 @@
 // Simulates links of given latency and bandwidth in front of any communicator, so that one machine
 // can show a network and the gain from computing while it is busy.
 //
-// Every rank has two links, to ranks on the same machine and to those on others (machines.hpp). Each
-// serves one operation after the other. An operation for which this rank sends b bytes over a link,
-// in k rounds (traffic_theory.hpp), occupies it for
+// Every rank has two links, to ranks on the same machine and to those on others (machines.hpp).
+// Each serves one operation after the other. An operation for which this rank sends b bytes over a
+// link, in k rounds (traffic_theory.hpp), occupies it for
 //
 //   k · latency + b / bandwidth
 //
@@ -21,9 +21,9 @@
 // one rank wait for no link.
 //
 // Only the completion of an operation is delayed; the bytes themselves are sent at once. Right
-// after them, through the same inner communicator, the sender sends the time at which its links will
-// be done, 8 bytes that take no link and are not in traffic(). So results and traffic are the inner
-// communicator's.
+// after them, through the same inner communicator, the sender sends the time at which its links
+// will be done, 8 bytes that take no link and are not in traffic(). So results and traffic are the
+// inner communicator's.
 //
 // Collective: as Communicator; all ranks of the group pace it. They must be on one machine, whose
 //             steady clock (CLOCK_MONOTONIC) is the same for all of its processes.
