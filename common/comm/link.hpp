@@ -39,6 +39,7 @@ struct Links {
   Link inside, outside;
   bool is_on() const { return inside.is_on() || outside.is_on(); }
 };
+
 // What connects the ranks.
 struct Cluster {
   Links links;

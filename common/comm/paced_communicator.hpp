@@ -8,9 +8,9 @@
 //   k · latency + b / bandwidth
 //
 // from its start, or from when the link is done with all earlier operations: messages of one round
-// are on their way together, and share the latency. An operation passes the inner link first,
-// and then the outer one. On each rank it is done when the inner operation is done
-// and these ranks' links have sent their part of it:
+// are on their way together, and share the latency. An operation passes the inner link first, and
+// then the outer one. On each rank it is done when the inner operation is done and these ranks'
+// links have sent their part of it:
 //
 //   send                                    this rank's
 //   recv                                    the sender's

@@ -1,19 +1,16 @@
 #include "common/comm/world.hpp"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "common/comm/launcher_environment.hpp"
+#include "common/comm/members.hpp"
 #include "common/comm/nccl/nccl_communicator.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
 #include "common/comm/paced_communicator.hpp"
@@ -182,9 +179,7 @@ int World::local_rank() const {
 std::vector<int> World::machine_of_rank() {
   const int num_ranks = comm().size();
   if (process_->num_local_ranks == num_ranks) return std::vector<int>(num_ranks, 0);
-  const at::Tensor firsts = at::empty({num_ranks}, at::kInt);
-  comm().all_gather(at::full({1}, process_->first_local_rank, at::kInt), firsts)->wait();
-  const std::span first_of_rank(firsts.const_data_ptr<int>(), num_ranks);
+  const std::vector<int> first_of_rank = members_of(comm(), process_->first_local_rank);
   const std::set machines(first_of_rank.begin(), first_of_rank.end());
   std::vector<int> machine_of_rank;
   for (const int first : first_of_rank) {

@@ -19,8 +19,8 @@
 namespace ladder {
 namespace {
 
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
+std::size_t as_index(int number) {
+  return static_cast<std::size_t>(number);
 }
 
 }  // namespace
@@ -264,7 +264,7 @@ void MessageOperation::make_room() {
   }
   const std::size_t own_bytes = slices_.own().size();
   for (int machine = 0; machine < num_machines; ++machine)
-    sums_of_machines_.push_back(machine == machine_ ? sums_here_[at(machine)]
+    sums_of_machines_.push_back(machine == machine_ ? sums_here_[as_index(machine)]
                                                     : std::exchange(free, free + own_bytes));
 }
 
@@ -273,7 +273,8 @@ void MessageOperation::scatter_here() {
   make_room();
   for_others_here([&](int place) {
     for (int machine = 0; machine < grid_.num_machines; ++machine)
-      receive({pieces_here_[at(machine)][at(place)], slice_for(machine).size()}, rank_here(place));
+      receive({pieces_here_[as_index(machine)][as_index(place)], slice_for(machine).size()},
+              rank_here(place));
   });
   for_others_here([&](int place) {
     for (int machine = 0; machine < grid_.num_machines; ++machine)
@@ -283,17 +284,17 @@ void MessageOperation::scatter_here() {
 
 void MessageOperation::fold_here() {
   for (int machine = 0; machine < grid_.num_machines; ++machine)
-    tree_fold(pieces_here_[at(machine)], place_, sums_here_[at(machine)], slices_.dtype(),
-              slices_.numel(rank_outside(machine)));
+    tree_fold(pieces_here_[as_index(machine)], place_, sums_here_[as_index(machine)],
+              slices_.dtype(), slices_.numel(rank_outside(machine)));
 }
 
 void MessageOperation::scatter_outside() {
   phase_ = Phase::kScatterOutside;
   for_others_outside([&](int machine) {
-    receive({sums_of_machines_[at(machine)], slices_.own().size()}, rank_outside(machine));
+    receive({sums_of_machines_[as_index(machine)], slices_.own().size()}, rank_outside(machine));
   });
   for_others_outside([&](int machine) {
-    send({sums_here_[at(machine)], slice_for(machine).size()}, rank_outside(machine));
+    send({sums_here_[as_index(machine)], slice_for(machine).size()}, rank_outside(machine));
   });
 }
 

@@ -142,20 +142,6 @@ std::shared_ptr<MessageGroup> MpiGroup::part(int color, const std::vector<int>& 
   return part == MPI_COMM_NULL ? nullptr : make_mpi_group(part, limits, meter);
 }
 
-// The rank that this group's rank 0 has in MPI's world. Local.
-int rank_in_world_of_first(MPI_Comm comm) {
-  MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
-  check_mpi(MPI_Comm_group(comm, &group), "MPI_Comm_group");
-  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
-  const int first = 0;
-  int in_world = 0;
-  check_mpi(MPI_Group_translate_ranks(group, 1, &first, world, &in_world),
-            "MPI_Group_translate_ranks");
-  check_mpi(MPI_Group_free(&group), "MPI_Group_free");
-  check_mpi(MPI_Group_free(&world), "MPI_Group_free");
-  return in_world;
-}
-
 MPI_Request* MpiMessages::new_request() {
   ++num_pending_;
   return &requests_.emplace_back(MPI_REQUEST_NULL);
@@ -262,7 +248,8 @@ MpiProcess::MpiProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
       "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(machine, &local_rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(machine, &num_local_ranks_), "MPI_Comm_size");
-  first_local_rank_ = rank_in_world_of_first(machine);
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &first_local_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Bcast(&first_local_rank_, 1, MPI_INT, /*root=*/0, machine), "MPI_Bcast");
   check_mpi(MPI_Comm_free(&machine), "MPI_Comm_free");
 }
 

@@ -105,6 +105,7 @@ LinksUse SimulatedCommunicator::sent_by_slowest(const Operation& operation) cons
   if (operation.kind == CommOp::kBroadcast)
     return sent_by(operation, size_, operation.peer, machines_).links;
   const LinksUse first = sent_by(operation, size_, 0, machines_).links;
+  if (machines_.is_one()) return first;
   const LinksUse last = sent_by(operation, size_, size_ - 1, machines_).links;
   return clock_->seconds(first) >= clock_->seconds(last) ? first : last;
 }

@@ -14,9 +14,9 @@
 // Time is simulated, too. Computing takes as long as this rank's thread has the CPU, so that other
 // programs do not slow it down. An operation occupies the links (paced_communicator.hpp) as long as
 // on the rank that sends most, after those that were started before it; a message that is received
-// takes its own time from the start of recv. wait() does not sleep: it moves the rank's clock to the end of the operation.
-// So what is computed meanwhile hides communication as in a real run. A link that is off takes no
-// time.
+// takes its own time from the start of recv. wait() does not sleep: it moves the rank's clock to the
+// end of the operation. So what is computed meanwhile hides communication as in a real run. A link
+// that is off takes no time.
 #pragma once
 
 #include <memory>
