@@ -47,12 +47,15 @@ Send norm_send(StepPhase phase, const Sharding& sharding) {
 }
 
 void add_parameter_gathers(SendPlan& plan, const Sharding& sharding) {
-  for (const GradientBucket& unit : plan_unit_buckets(sharding.layout)) {
-    plan.each_step({.phase = StepPhase::kUpdated,
+  const FlatLayout& layout = sharding.layout;
+  for (const FlatUnit& unit : layout.units) {
+    if (!has_trainable(layout, unit)) continue;
+    plan.each_step({.phase = StepPhase::kStart,
                     .operation = CommOp::kAllGather,
                     .numel = unit.numel,
-                    .element_bytes = sharding.layout.precision.param_bytes(),
-                    .wait = Wait::kForPhase,
+                    .element_bytes = layout.precision.param_bytes(),
+                    .wait = Wait::kForLayer,
+                    .needed_by = layer_at(layout, unit.start),
                     .group = sharding.group});
   }
 }
@@ -64,9 +67,8 @@ double reduction_bytes(const TrainOptions& options, const Sharding& sharding, st
 }
 
 OptimizerWork work_on_slices(const TrainOptions& options, int world_size) {
-  const Sharding sharding = sharding_of(options, world_size);
-  const auto own = static_cast<double>(sharding.own_numel());
-  return {.updated = own, .normed = own + static_cast<double>(sharding.layout.numel)};
+  const auto own = static_cast<double>(sharding_of(options, world_size).own_numel());
+  return {.updated = own, .normed = 2 * own};
 }
 
 namespace step5 {
@@ -84,9 +86,10 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
   const Sharding sharding = sharding_of(options, world_size, rank);
   SendPlan plan(steps, {.size = world_size});
   plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
+  add_parameter_gathers(plan, sharding);
   add_reductions(sharding, Wait::kForPhase, [&](const Send& send) { plan.each_step(send); });
   plan.each_step(norm_send(StepPhase::kGradients, sharding));
-  add_parameter_gathers(plan, sharding);
+  plan.each_step(norm_send(StepPhase::kEnd, sharding));
   plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
   return plan.sends();
 }

@@ -25,14 +25,13 @@ void add_reductions(const Sharding& sharding, Wait wait,
                     const std::function<void(const Send&)>& add);
 // The all_gather of sharded_norm(): one double per block of 1024 elements.
 Send norm_send(StepPhase phase, const Sharding& sharding);
-// Those of all_gather_parameters(): one of each unit.
+// Those of ParameterGather: one of each unit, at the start of a step.
 void add_parameter_gathers(SendPlan& plan, const Sharding& sharding);
 
 // Where the pieces of other ranks arrive while so many elements are reduced.
 double reduction_bytes(const TrainOptions& options, const Sharding& sharding, std::int64_t numel);
 
-// The optimizer and the norm of the gradients are about a rank's slices, the norm of the parameters
-// about all.
+// The optimizer and both norms are about a rank's slices.
 OptimizerWork work_on_slices(const TrainOptions& options, int world_size);
 
 }  // namespace ladder

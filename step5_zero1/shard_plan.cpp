@@ -37,6 +37,13 @@ ShardPlan plan_shards(const FlatLayout& layout, int world_size, int rank) {
   return plan;
 }
 
+bool has_trainable(const FlatLayout& layout, const FlatUnit& unit) {
+  return std::any_of(layout.tensors.begin(), layout.tensors.end(), [&](const FlatTensor& tensor) {
+    return tensor.is_trainable && tensor.start >= unit.start &&
+           tensor.start < unit.start + unit.numel;
+  });
+}
+
 std::vector<GradientBucket> plan_unit_buckets(const FlatLayout& layout) {
   std::vector<GradientBucket> plan;
   auto tensor = static_cast<std::int64_t>(layout.tensors.size()) - 1;

@@ -48,8 +48,11 @@ struct ShardPlan {
 // Throws CheckError naming a unit that does not divide into world_size slices of whole blocks.
 ShardPlan plan_shards(const FlatLayout& layout, int world_size, int rank);
 
-// One bucket for each unit that has a trainable tensor, from last to first. A bucket is reduced,
-// and gathered, in one operation.
+// Whether an optimizer updates a part of the unit. If not, nothing of it is ever sent.
+bool has_trainable(const FlatLayout& layout, const FlatUnit& unit);
+
+// One bucket for each unit that has a trainable tensor, from last to first. A bucket is reduced in
+// one operation.
 std::vector<GradientBucket> plan_unit_buckets(const FlatLayout& layout);
 
 // What this rank's optimizer updates: the part of plan_updates() that lies in its own slices.

@@ -50,14 +50,17 @@ Norm sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
   return norm_of(ordered);
 }
 
-void all_gather_parameters(FlatModel& model, Communicator& comm) {
-  const Span span("parameters");
+std::vector<WorkPtr> start_parameter_gathers(FlatModel& model, Communicator& comm) {
   std::vector<WorkPtr> gathers;
-  for (const GradientBucket& unit : plan_unit_buckets(model.layout())) {
+  for (const FlatUnit& unit : model.layout().units) {
     const at::Tensor full = model.params().narrow(0, unit.start, unit.numel);
-    gathers.push_back(comm.all_gather(own_slice(full, comm), full));
+    if (has_trainable(model.layout(), unit)) {
+      gathers.push_back(comm.all_gather(own_slice(full, comm), full));
+    } else {
+      gathers.push_back(std::make_unique<DoneWork>());
+    }
   }
-  for (const WorkPtr& gather : gathers) gather->wait();
+  return gathers;
 }
 
 }  // namespace ladder

@@ -2,13 +2,14 @@
 //
 //   reduce_scatter   sums the gradients: slice r lands on rank r, which needs no other
 //   clip, step       on this rank's slices
-//   all_gather       the new parameters: every rank has all of them again
+//   all_gather       the new parameters: every rank has all of them again, when the next forward
+//                    needs them (parameter_gather.hpp)
 //
 // An all-reduce is a reduce_scatter followed by an all_gather. Here the optimizer runs between the
 // two, and parameters are gathered instead of gradients: the same bytes, but 8/N instead of 8 bytes
 // of state per parameter (Rajbhandari et al., arXiv 1910.02054, section 5.1).
 //
-// Collective: start_reduce_scatter(), sharded_norm(), all_gather_parameters().
+// Collective: start_reduce_scatter(), sharded_norm(), start_parameter_gathers().
 // Throws:     what the communicator throws.
 #pragma once
 
@@ -41,9 +42,9 @@ class ShardedOptimizer : public Optimizer {
 // of each unit, frozen ones included, in the layout's order. The result is the same on every rank.
 Norm sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm);
 
-// Sends every rank's slice of each unit to every rank: the parameters are whole again. All units
-// are in flight at once, started in an order that is the same on all ranks; units without a
-// trainable tensor are skipped.
-void all_gather_parameters(FlatModel& model, Communicator& comm);
+// Starts to send every rank's slice of each unit to every rank: when all is done, the parameters are
+// whole again. All units are in flight at once, from first to last, as a forward needs them. Returns
+// their handles by unit; a unit without a trainable tensor is not sent, and is done at once.
+std::vector<WorkPtr> start_parameter_gathers(FlatModel& model, Communicator& comm);
 
 }  // namespace ladder

@@ -46,9 +46,10 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
   const Sharding sharding = sharding_of(options, world_size, rank);
   SendPlan plan(steps, {.size = world_size});
   plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
+  add_parameter_gathers(plan, sharding);
   add_gradient_sends(plan, sharding);
   plan.each_step(norm_send(StepPhase::kGradients, sharding));
-  add_parameter_gathers(plan, sharding);
+  plan.each_step(norm_send(StepPhase::kEnd, sharding));
   plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
   return plan.sends();
 }

@@ -40,7 +40,7 @@ enum class Wait {
   kAtOnce,      // it waits
   kForNext,     // the next operation of this kind starts, or all microbatches are done
   kForPhase,    // the phase is over; forward and backward of all microbatches count as one
-  kForLayer,    // the layer `needed_by` computes, in the same direction
+  kForLayer,    // the layer `needed_by` computes, in the same direction; from kStart on: forward
   kForSteps,    // `needed_by` more optimizer steps have been taken
   kForNothing,  // only others wait for it
 };

@@ -120,7 +120,7 @@ class Rank:
         if operation == "send":
             self.arrivals[way, send["layer"] + (1 if way == "forward" else -1), microbatch] = done
         elif wait == "for_layer":
-            self.waited_by[way, send["needed_by"]] = done
+            self.waited_by["forward" if way == "start" else way, send["needed_by"]] = done
         elif wait == "at_once":
             yield from self.join(send, done)
         else:

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -59,7 +60,7 @@ class Checks : public Examination {
            [&] { start_reduce_scatter(forsaken, model.grads.flat())->wait(); });
     throws("sharded_norm()",
            [&] { sharded_norm(plan.slices_of_full(model.grads.flat()), forsaken); });
-    throws("all_gather_parameters()", [&] { all_gather_parameters(model.flat, forsaken); });
+    throws("start_parameter_gathers()", [&] { start_parameter_gathers(model.flat, forsaken); });
   }
 
   void starts_without_waiting(RecordingCommunicator& comm) {
@@ -127,7 +128,24 @@ class Checks : public Examination {
     model.grads.flat().copy_(alone.grads.flat());
     Optimizer(alone.flat, alone.grads, {}).step(1e-2);
     optimizer.step(1e-2);
-    all_gather_parameters(model.flat, comm);
+    const std::vector<WorkPtr> gathers = start_parameter_gathers(model.flat, comm);
+    expect("the number of handles that start_parameter_gathers() returns, one per unit,",
+           static_cast<int>(gathers.size()), static_cast<int>(plan.layout.units.size()));
+    expect("the number of gathers that start_parameter_gathers() waits for, which hold forward up,",
+           comm.recording().num_waited_for, 0);
+    if (gathers.size() != plan.layout.units.size()) return;
+    const std::vector<StartedOperation>& started = comm.recording().started;
+    if (!std::is_sorted(started.begin(), started.end(),
+                        [](const auto& a, const auto& b) { return a.data < b.data; }))
+      fault("start_parameter_gathers() does not start with the units that forward needs first");
+    int num_waited_for = 0;
+    for (std::size_t u = 0; u < gathers.size(); ++u) {
+      gathers[u]->wait();
+      num_waited_for += has_trainable(plan.layout, plan.layout.units[u]) ? 1 : 0;
+      expect(concat("the number of gathers waited for with the handle of unit '",
+                    plan.layout.units[u].name, "', and those before,"),
+             comm.recording().num_waited_for, num_waited_for);
+    }
     for (const FlatUnit& unit : plan.layout.units) {
       const auto in = [&](const FlatModel& of) {
         return of.params().narrow(0, unit.start, unit.numel);
@@ -135,9 +153,10 @@ class Checks : public Examination {
       expect(concat("unit '", unit.name, "' after a step"), in(model.flat), in(alone.flat));
     }
     const int num_units = static_cast<int>(plan_unit_buckets(plan.layout).size());
-    expect("the number of units that all_gather_parameters() sends, without those that are frozen,",
-           comm.recording().num_started, num_units);
-    expect("the most units that all_gather_parameters() has in flight at once",
+    expect(
+        "the number of units that start_parameter_gathers() sends, without those that are frozen,",
+        comm.recording().num_started, num_units);
+    expect("the most units that start_parameter_gathers() has in flight at once",
            comm.recording().most_on_their_way, num_units);
   }
 };

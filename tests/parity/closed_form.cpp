@@ -156,9 +156,9 @@ void expect_of_replicas(const TrainOptions& options, const TrainReport& report,
     return num_copies * (num_slices - 1) * moved(of_whole, of_blocks) +
            (num_copies - 1) * 2 * g * of_whole * num_sums;
   };
-  // Doubles: one sum per block of a norm (step 7 computes two norms), and three numbers per step;
+  // Doubles: one sum per block of a norm (ZeRO computes two norms), and three numbers per step;
   // of step 9 four, and one per message.
-  const std::int64_t num_norms = zero == 0 ? 0 : zero == 3 ? 2 : 1;
+  const std::int64_t num_norms = zero == 0 ? 0 : 2;
   const std::int64_t numbers =
       num_steps * 8 * (num_norms * whole.sliced / kNormSlice + 2 * (diloco ? 5 : 3));
   const std::int64_t least = sent_in_all(whole.parameters, blocks.parameters);
