@@ -10,6 +10,7 @@
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
+#include "step3_naive_dp/naive_dp.hpp"
 #include "step5_zero1/parameter_gather.hpp"
 #include "step5_zero1/shard_group.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
@@ -32,6 +33,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(sharded_state(flat, plan, optimizer, batches, shards));
   check_same_start(run, batches, comm);
+  broadcast_parameters(flat, comm);
   const LossSum loss_sum = run.with_loss_scale(loss_of(model, kNextToken));
 
   while (run.next_step()) {
