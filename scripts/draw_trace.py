@@ -133,8 +133,8 @@ def names_of(operation, units):
     """Long and short; that of a unit, if it carries one. The first bucket is the last unit."""
     label = operation.args["label"]
     what, _, number = label.rpartition(" ")
-    if what in ("unshard", "bucket") and int(number) < len(units):
-        name = units[int(number) if what == "unshard" else -1 - int(number)]
+    if what in ("gather", "unshard", "bucket") and int(number) < len(units):
+        name = units[-1 - int(number) if what == "bucket" else int(number)]
         return name, name.removeprefix("block")
     return label, number
 

@@ -53,6 +53,7 @@ Norm sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
 std::vector<WorkPtr> start_parameter_gathers(FlatModel& model, Communicator& comm) {
   std::vector<WorkPtr> gathers;
   for (const FlatUnit& unit : model.layout().units) {
+    const Span span("gather", {"unit", static_cast<std::int64_t>(gathers.size())});
     const at::Tensor full = model.params().narrow(0, unit.start, unit.numel);
     if (has_trainable(model.layout(), unit)) {
       gathers.push_back(comm.all_gather(own_slice(full, comm), full));
