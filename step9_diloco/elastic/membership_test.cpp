@@ -105,7 +105,7 @@ TEST_F(MembershipTest, AnAnswerThatComesLateCounts) {
     std::this_thread::sleep_for(std::chrono::milliseconds(900));
     lighthouse_->go_on();
   });
-  EXPECT_EQ(workers_[0]->await_decision(/*is_ready=*/true, 0.1), Decision::kCommit);
+  EXPECT_EQ(workers_[0]->await_decision(/*is_ready=*/true, 0.4), Decision::kCommit);
   wakes.join();
 }
 
