@@ -109,12 +109,25 @@ std::string Lighthouse::refusal_of(const Report& report) const {
     return concat("its state is of a quorum of ", beat.last_quorum.lighthouse_epoch,
                   " µs after 1970, more than a year after the lighthouse was started, at ", epoch_,
                   ": set the clock of the lighthouse's machine, and start the lighthouse again");
-  if (beat.run != 0 && rules_.run != 0 && beat.run != rules_.run)
+  if (may_take_over(beat)) return "";
+  const std::uint64_t run = rules_.run != 0 ? rules_.run : new_run_;  // somebody may have begun it
+  if (beat.run != 0 && run != 0 && beat.run != run)
     return concat("its state belongs to run ", id_text(beat.run), ", but the workers here train ",
-                  "run ", id_text(rules_.run), ", and two runs never mix: start it with an empty ",
+                  "run ", id_text(run), ", and two runs never mix: start it with an empty ",
                   "--out, and it receives their state; or stop them and start the lighthouse ",
                   "again, to go on with its own");
   return report.settings.empty() ? "" : difference(report.settings, settings_);
+}
+
+// Before the first quorum, and with a newer state of a run than all others.
+bool Lighthouse::may_take_over(const Heartbeat& beat) const {
+  const auto newness = [this](const Heartbeat& one) {
+    return Newness{counter_.in_order(one.last_quorum), one.outer_steps};
+  };
+  return !is_settled_ && beat.run != 0 && std::ranges::none_of(workers_, [&](const auto& entry) {
+    const Heartbeat& other = entry.second.report.beat;
+    return other.run != 0 && newness(other) >= newness(beat);
+  });
 }
 
 // A process with a number that another one has waits: until the other one is lost, whose place it
@@ -154,6 +167,12 @@ void Lighthouse::hear(const Report& report) {
   if (is_other_process) {
     worker.quorum.reset();
     worker.rivals.clear();
+    const bool has_other_settings = !difference(report.settings, settings_).empty();
+    std::erase_if(workers_, [&](const auto& other) {  // nobody, unless this one takes over
+      const std::uint64_t run = other.second.report.beat.run;
+      const bool has_other_run = run != 0 && beat.run != 0 && run != beat.run;
+      return other.first != beat.worker && (has_other_settings || has_other_run);
+    });
     settings_ = report.settings;
     rules_.num_workers = report.num_workers;
     log_(concat("worker ", beat.worker, is_new ? " joins" : " is back", " at outer step ",
@@ -172,7 +191,12 @@ void Lighthouse::hear(const Report& report) {
 
 void Lighthouse::forget_group() {
   settings_.clear();
+  forget_run();
+}
+
+void Lighthouse::forget_run() {
   rules_.run = new_run_ = 0;
+  is_settled_ = false;
 }
 
 // The only place where a round is decided by votes: commit or abort, once and for all.
@@ -220,6 +244,9 @@ std::optional<Quorum> Lighthouse::form_quorum() {
       workers, [&](const WorkerStatus& worker) { return !is_lost(worker, rules_); });
   if (was_away(pause_s)) awake_since_s_ = now_s;
   if (!is_anybody_there || was_away(pause_s)) watching_since_s_ = now_s;
+  // Nobody is left who may have begun the run that was founded last.
+  const bool are_all_lost = !is_anybody_there && now_s - awake_since_s_ > rules_.stale_s;
+  if (are_all_lost && rules_.run == 0) forget_run();
   std::optional<Quorum> quorum = decide_quorum(workers, rules_, now_s - watching_since_s_);
   if (quorum) publish(*quorum);
   say_why(workers);
@@ -269,6 +296,7 @@ void Lighthouse::publish(Quorum& quorum) {
   if (!rounds_.empty() && rounds_.back().decision == Decision::kOpen)
     rounds_.back().decision = Decision::kAbort;
   if (rounds_.size() == kMaxRounds) rounds_.pop_front();
+  is_settled_ = true;
   const QuorumNumber number = counter_.next();
   quorum.lighthouse_epoch = number.lighthouse_epoch;
   quorum.id = number.id;

@@ -10,9 +10,12 @@
 //
 // Whoever does not belong to the group is refused, and changes nothing: one with other settings or
 // of another run, and a process with a number whose process is still heard. The settings are those
-// of the first worker. The run is founded by the first quorum, in which nobody has a state of one,
-// or is that of the first worker that has; from then on only its states are agreed on, and a worker
-// without any heals. Once all workers have left, the next may belong to another group.
+// of the first worker, and the run is that of the first that has a state of one. But until the
+// first quorum, a worker whose state of a run is newer than all others takes over: the first may
+// have been away, and must not keep a fresh worker out. The others are then refused if they differ.
+// If nobody has a state of a run, the first quorum founds one. From the first quorum on, only states
+// of the run are agreed on, and a worker without any heals. Once all workers have left, the next
+// may belong to another group.
 #pragma once
 
 #include <chrono>
@@ -73,9 +76,11 @@ class Lighthouse {
   };
 
   std::string refusal_of(const Report& report) const;
+  bool may_take_over(const Heartbeat& beat) const;
   bool may_join(const Report& report, Answer& answer);
   void hear(const Report& report);
   void forget_group();
+  void forget_run();
   bool was_away(double pause_s) const { return pause_s > rules_.stale_s / 2; }
   Decision decide(const Report& report);
   Round* find(const QuorumNumber& number);  // null if it is not known
@@ -94,6 +99,7 @@ class Lighthouse {
   std::set<std::uint64_t> left_;  // processes that have
   GroupSettings settings_;        // the group's; empty if there is none
   std::uint64_t new_run_ = 0;     // that this lighthouse has founded; rules_.run once it is begun
+  bool is_settled_ = false;       // a quorum was formed: nobody takes over any more
   std::string why_;               // there is no quorum,
   double why_since_s_ = 0;        // since when
   bool is_why_said_ = false;

@@ -295,6 +295,62 @@ TEST_F(RunTest, TwoHistoriesNeverMix) {
   EXPECT_EQ(quorum->member(1).donor, 0);
 }
 
+// The lighthouse was started again. Worker 1 has begun run 22 while worker 0 was frozen, which is
+// back, and is heard first.
+TEST_F(RunTest, BeforeTheFirstQuorumTheNewestStateDecidesWhichRunItIs) {
+  Heartbeat later = of_run(1, 22, 1), latest = of_run(0, 23);
+  later.last_quorum = {950, 1};
+  latest.last_quorum = {960, 1};
+  EXPECT_EQ(report(of_run(0, 21)).refusal, "");
+  EXPECT_EQ(report(later).refusal, "");
+  EXPECT_THAT(report(of_run(0, 21)).refusal, HasSubstr("train run " + id_text(22)));
+  const Quorum quorum = watch(80, [&] { ask(later); }).value();
+  EXPECT_EQ(quorum.run, 22U);
+  EXPECT_EQ(quorum.members.size(), 1U);
+  EXPECT_NE(report(latest).refusal, "");
+}
+
+// A typo, in the moment in which the lighthouse starts.
+TEST_F(RunTest, BeforeTheFirstQuorumTheNewestStateDecidesWhichSettingsCount) {
+  const GroupSettings group = settings_;
+  const Heartbeat without_run = asking(0, ++request_, 1000, 1, {950, 1});
+  settings_["--lr"] = "7";
+  EXPECT_EQ(report(without_run).refusal, "");
+  settings_ = group;
+  EXPECT_EQ(report(of_run(1, 21)).refusal, "");
+  settings_["--lr"] = "7";
+  EXPECT_THAT(report(without_run).refusal, HasSubstr("--lr is 7, that of the others is 0.001"));
+  settings_ = group;
+  EXPECT_EQ(watch(3, [&] { ask(of_run(1, 21)); }), std::nullopt);  // it waits for all
+  settings_["--lr"] = "7";
+  EXPECT_NE(report(of_run(0, 21)).refusal, "");  // its state is as new
+}
+
+// Worker 0 may have begun it, even if no report says so yet, also after a pause of the lighthouse.
+TEST_F(RunTest, AFoundedRunCountsFromItsQuorumOn) {
+  const Quorum founded = watch(80, [&] { ask(empty(0)); }).value();
+  for (const double pause_s : {0.0, 5.0}) {
+    now_s_ += pause_s;
+    watch(2, [] {});
+    EXPECT_THAT(report(of_run(1, 21)).refusal, HasSubstr("train run " + id_text(founded.run)));
+  }
+  Heartbeat adopted = empty(0);
+  adopted.run = founded.run;
+  adopted.last_quorum = founded.number();
+  EXPECT_EQ(report(adopted).refusal, "");
+}
+
+TEST_F(RunTest, AFoundedRunIsForgottenOnceNobodyIsLeftWhoMayHaveBegunIt) {
+  ASSERT_NE(watch(80, [&] { ask(empty(0)); }), std::nullopt);
+  EXPECT_NE(report(of_run(1, 21)).refusal, "");
+  watch(80, [] {});
+  EXPECT_EQ(report(of_run(1, 21)).refusal, "");
+  Heartbeat later = of_run(0, 22);
+  later.process = 2;
+  later.last_quorum = {950, 1};
+  EXPECT_EQ(report(later).refusal, "");
+}
+
 // A lighthouse after the other, each with a forged report at the edge of what it believes, gets no
 // further than a year each: it never runs out of numbers.
 TEST_F(LighthouseTest, AMadeUpEpochIsNotCountedOnFrom) {
