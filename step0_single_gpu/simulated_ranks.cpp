@@ -4,9 +4,9 @@
 
 #include <bit>
 
-#include "common/comm/tree_sum.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/tree_sum.hpp"
 
 namespace ladder {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "common/comm/slice.hpp"
-#include "common/comm/tree_sum.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/tree_sum.hpp"
 #include "common/train/options/options.hpp"
 #include "step9_diloco/exact_averager.hpp"
 

@@ -113,26 +113,30 @@ void fit_average(const at::Tensor& average, const Diloco& diloco,
 TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& global,
                         Optimizer& inner, BatchStream& batches, Run& run, Communicator& comm) {
   const at::Tensor average = saved_average(diloco);
-  const StateTensors parameters = stored_parameters(own.flat, inner);
+  const auto parts = parts_of(own.flat.layout());
+  const auto whole = [parts](const std::vector<NamedTensor>& tensors) {
+    return joined(whole_tensors(tensors), parts);
+  };
+  const StateTensors parameters = joined(stored_parameters(own.flat, inner), parts);
   std::vector<NamedTensor> inner_state = inner.named_state(own.flat.layout());
-  TrainState state = state_of(whole_tensors(global.flat.named_params()), whole_tensors(inner_state),
-                              inner, batches, /*summed=*/{});  // a worker's own have one order
+  TrainState state = state_of(whole(global.flat.named_params()), whole(inner_state), inner, batches,
+                              /*summed=*/{});  // a worker's own have one order
   const at::Tensor loss_scale = saved_loss_scale(run.loss_scaler());
   if (loss_scale.defined()) inner_state.push_back({"loss_scale", loss_scale});
   state.extra_files.push_back(
       {.name = "outer.safetensors",
-       .tensors = whole_tensors(outer_tensors(diloco, average)),
-       .as_saved = [&diloco, average](const std::map<std::string, std::int64_t>& counts) {
+       .tensors = whole(outer_tensors(diloco, average)),
+       .as_saved = [&diloco, average, whole](const std::map<std::string, std::int64_t>& counts) {
          fit_average(average, diloco, counts);
-         return whole_tensors(outer_tensors(diloco, average));
+         return whole(outer_tensors(diloco, average));
        }});
   for (int worker = 0; worker < comm.size(); ++worker) {
     const std::string folder = "workers/" + std::to_string(worker);
     const bool is_own = worker == comm.rank();
     state.extra_files.push_back(
         {folder + "/model.safetensors", tensors_of(worker, parameters, comm), is_own});
-    state.extra_files.push_back({folder + "/optimizer.safetensors",
-                                 tensors_of(worker, whole_tensors(inner_state), comm), is_own});
+    state.extra_files.push_back(
+        {folder + "/optimizer.safetensors", tensors_of(worker, whole(inner_state), comm), is_own});
   }
   const Diloco::Round round = diloco.round();
   state.extra_counts = {

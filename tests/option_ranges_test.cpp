@@ -52,7 +52,7 @@ const Texts kOddValues = {"",
 const std::map<Texts, Texts> kTaken = {
     {{},
      {"threads", "layers", "heads", "channels", "loss-scale", "simulate-ranks", "chunks-per-stage",
-      "prototypes", "sync-every", "fragments", "workers", "trainer",
+      "prototypes", "sync-every", "fragments", "workers", "trainer", "product-parts",
       "nccl-timeout" /* of GPUs, on which workers that may die do not train */,
       "rope-theta" /* of gpt2 */}},
     {{"0"},

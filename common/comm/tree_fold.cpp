@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/comm/tree_sum.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/tree_sum.hpp"
 
 namespace ladder {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/comm/tree_sum.hpp"
+#include "common/core/tree_sum.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

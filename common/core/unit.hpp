@@ -8,6 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,9 +20,21 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
+// A tensor that is a part of a larger one, which is never there as such: seen as [outer, n, inner],
+// the part is begin … end of the middle. Checkpoints store the whole.
+struct TensorPart {
+  std::string whole;  // its name
+  std::vector<std::int64_t> shape;
+  std::int64_t outer = 1, n = 1, inner = 1;
+  std::int64_t begin = 0, end = 0;
+  int index = 0;  // which of the parts
+};
+
 struct Unit {
   std::string name;  // "embedding", "block0", …, "head"
+  // What all parts use first, then part after part.
   std::vector<NamedTensor> tensors;
+  std::map<std::string, TensorPart> parts = {};  // by the tensors' names
 };
 
 }  // namespace ladder

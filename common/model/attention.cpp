@@ -106,9 +106,9 @@ std::int64_t working_bytes_of_attention(const ModelOptions& options, AttentionPa
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x) const {
-  const std::int64_t B = x.size(0), T = x.size(1), C = x.size(2);
-  std::vector<at::Tensor> qkv = c_attn(x).split(C, /*dim=*/2);
-  for (at::Tensor& part : qkv) part = part.view({B, T, num_heads, C / num_heads});
+  const at::Tensor joint = c_attn(x);
+  std::vector<at::Tensor> qkv = joint.split(joint.size(2) / 3, /*dim=*/2);
+  for (at::Tensor& each : qkv) each = each.view({x.size(0), x.size(1), -1, head_channels});
   return c_proj(causal_attention(qkv[0], qkv[1], qkv[2]));
 }
 

@@ -41,11 +41,11 @@ std::int64_t saved_bytes_of_attention(const ModelOptions& options, AttentionPath
 // probabilities where it is written out; elsewhere a few of queries, keys and values.
 std::int64_t working_bytes_of_attention(const ModelOptions& options, AttentionPath path);
 
-// GPT-2's self-attention with `num_heads` heads.
+// GPT-2's self-attention, or some of its heads, of `head_channels` channels each.
 struct Attention {
-  Linear c_attn;  // [C] -> [3C]: query, key, value
-  Linear c_proj;  // [C] -> [C]
-  std::int64_t num_heads = 1;
+  Linear c_attn;  // [C] -> [3A]: query, key, value of A channels, which are C if all heads are here
+  Linear c_proj;  // [A] -> [C]
+  std::int64_t head_channels = 1;
   at::Tensor operator()(const at::Tensor& x) const;  // [B, T, C] -> [B, T, C]
 };
 

@@ -1,8 +1,12 @@
 #include "common/model/build_layers.hpp"
 
+#include <ATen/ops/cat.h>
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -15,23 +19,42 @@
 namespace ladder {
 namespace {
 
-// `embedding` is the token embedding, undefined if this part of the model does not include it.
-Layer head_layer(const Family& family, const ParameterMaker& make, const at::Tensor& embedding) {
+// `embedding` is the token embedding, without weights if this part of the model does not include it.
+Layer head_layer(const Family& family, const ParameterMaker& make, const Parts& parts,
+                 const std::vector<at::Tensor>& embedding) {
   const ModelOptions& options = family.options();
-  const bool is_shared = options.tie_embeddings && embedding.defined();
+  const bool is_shared = options.tie_embeddings && !embedding.empty();
   Layer layer = family.final_norm(make);
-  at::Tensor weight = embedding;
+  std::vector<at::Tensor> weights = embedding;
   if (is_shared) {
     layer.reads = 0;
   } else {
-    weight = make.normal(
+    const std::int64_t V = options.vocab_size, C = options.channels;
+    weights = make.normal(
         layer.unit, options.tie_embeddings ? family.traits().embedding_name() : "lm_head.weight",
-        {options.vocab_size, options.channels});
+        {V, C}, {.n = V, .inner = C}, parts);
   }
   layer.forward = [=, norm = layer.forward, products = options.products](const at::Tensor& x) {
-    return project(norm(x), weight, products, is_shared);  // logits [B, T, V]
+    std::vector<at::Tensor> logits(weights.size());
+    const auto part = [&](int i, const at::Tensor& input) {
+      const auto own = static_cast<std::size_t>(i);
+      logits[own] = project(input, weights[own], products, is_shared);
+      return i;
+    };
+    const auto last = [](int /*before*/, int after) { return after; };
+    over_parts(0, parts.own, branch_to_owners(norm(x), parts), part, last);
+    return logits.size() == 1 ? logits[0] : at::cat(logits, /*dim=*/-1);  // [B, T, V]
   };
   return layer;
+}
+
+// What all parts use comes first, then part after part, each in the order in which it was made.
+void sort_by_part(Unit& unit) {
+  const auto section = [&](const NamedTensor& tensor) {
+    const auto part = unit.parts.find(tensor.name);
+    return part == unit.parts.end() ? -1 : part->second.index;
+  };
+  std::ranges::stable_sort(unit.tensors, {}, section);
 }
 
 bool is_recomputed(const ModelOptions& options, std::int64_t layer) {
@@ -92,6 +115,13 @@ double working_bytes_of_embedding(const ModelOptions& options, double tokens) {
          4 * C * (2 * tokens + static_cast<double>(options.context));
 }
 
+// Per token: partial products, or gradients, that wait for others (parts.hpp), the next one, and
+// their sum.
+std::int64_t bytes_of_waiting_parts(const ModelOptions& options) {
+  const auto parts = static_cast<std::uint64_t>(options.product_parts);
+  return parts == 1 ? 0 : (std::bit_width(parts - 1) + 2) * bytes_of_input(options);
+}
+
 // The CPU's fused kernel goes through tiles of the scores, of 256 times 512 at most, and keeps two
 // of them for each thread, beside rows of queries.
 double bytes_of_attention_per_thread(const ModelOptions& options) {
@@ -112,7 +142,16 @@ double bytes_of_deterministic_attention(const ModelOptions& options, double num_
 Model build_layers(const ModelOptions& options, std::uint64_t seed,
                    const std::vector<std::int64_t>& layers, const OnUnit& on_unit,
                    at::Device device) {
+  return build_layers(options, seed, all_parts(static_cast<int>(options.product_parts)), layers,
+                      on_unit, device);
+}
+
+Model build_layers(const ModelOptions& options, std::uint64_t seed, const Parts& parts,
+                   const std::vector<std::int64_t>& layers, const OnUnit& on_unit,
+                   at::Device device) {
   const std::unique_ptr<Family> family = family_of(options);
+  check(parts.total == options.product_parts, "build_layers: parts of ", parts.total,
+        ", but --product-parts is ", options.product_parts);
   const std::int64_t head = options.layers + 1;
   check(!layers.empty(), "a part of a model needs at least one layer");
   std::int64_t previous = -1;
@@ -124,14 +163,19 @@ Model build_layers(const ModelOptions& options, std::uint64_t seed,
   const MemoryScope scope(MemoryCategory::kParameters);
   const ParameterMaker make(derive_seed(seed, "model"), device, family->options());
   Model model;
-  at::Tensor embedding;
+  std::vector<at::Tensor> embedding;
   for (const std::int64_t layer : layers) {
-    model.layers.push_back(layer == 0     ? family->embedding(make)
-                           : layer < head ? family->block(make, layer - 1)
-                                          : head_layer(*family, make, embedding));
+    if (layer == 0) {
+      auto [first, weights] = family->embedding(make, parts);
+      model.layers.push_back(std::move(first));
+      embedding = std::move(weights);
+    } else {
+      model.layers.push_back(layer < head ? family->block(make, layer - 1, parts)
+                                          : head_layer(*family, make, parts, embedding));
+    }
     Unit& unit = model.layers.back().unit;
     unit.name = layer == 0 ? "embedding" : layer < head ? concat("block", layer - 1) : "head";
-    if (layer == 0) embedding = unit.tensors[0].tensor;
+    sort_by_part(unit);
     if (is_recomputed(options, layer)) {
       model.layers.back().forward = recomputed(model.layers.back());
     } else if (options.recompute == Recompute::kCheap && layer > 0 && layer < head) {
@@ -189,9 +233,14 @@ std::vector<LayerActivations> layer_activations(const ModelOptions& options, dou
   if (options.recompute ==
       Recompute::kBlocks)  // its output's gradient waits for the backward inside
     block.working += tokens * static_cast<double>(bytes_of_input(options));
+  const double waiting = tokens * static_cast<double>(bytes_of_waiting_parts(options));
+  block.working += waiting;
   std::fill(layers.begin() + 1, layers.end() - 1, block);
-  embedding.working = shared + working_bytes_of_embedding(options, tokens);
-  head.working = working_bytes_of_head(options, tokens, device);
+  embedding.working = shared + working_bytes_of_embedding(options, tokens) + waiting;
+  head.working = working_bytes_of_head(options, tokens, device) + waiting;
+  if (options.product_parts > 1)  // logits are there in parts, and then side by side
+    head.working +=
+        tokens * static_cast<double>(options.precision.param_bytes() * options.vocab_size);
   return layers;
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/model/model.hpp"
 #include "common/model/model_options.hpp"
+#include "common/model/parts.hpp"
 
 namespace ladder {
 
@@ -25,6 +26,12 @@ Model build_layers(const ModelOptions& options, std::uint64_t seed, const OnUnit
 // initial values, and the caller must keep the two equal. Throws CheckError for no layers, an order
 // that does not ascend, or a layer that the model does not have.
 Model build_layers(const ModelOptions& options, std::uint64_t seed,
+                   const std::vector<std::int64_t>& layers, const OnUnit& on_unit = {},
+                   at::Device device = at::kCPU);
+
+// The same with some of options.product_parts only (parts.hpp). A unit has what all parts use, and
+// these parts; the logits are those of these parts, side by side.
+Model build_layers(const ModelOptions& options, std::uint64_t seed, const Parts& parts,
                    const std::vector<std::int64_t>& layers, const OnUnit& on_unit = {},
                    at::Device device = at::kCPU);
 

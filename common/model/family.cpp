@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/core/listed.hpp"
 #include "common/core/seed.hpp"
+#include "common/model/modules.hpp"
 
 namespace ladder {
 
@@ -55,6 +57,13 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
       " has as many as --heads ", options.heads);
   check_usage(!has_kv_heads || options.heads % options.kv_heads == 0, "--heads ", options.heads,
               " is not a multiple of --kv-heads ", options.kv_heads);
+  const std::int64_t kv_heads = options.kv_heads != 0 ? options.kv_heads : options.heads;
+  const std::int64_t parts = options.product_parts;
+  check_usage(parts >= 1, "--product-parts is ", parts, ", it must be at least 1");
+  check_usage(kv_heads % parts == 0, "--product-parts ", parts, " does not divide the ", kv_heads,
+              " heads of keys and values, of which each part needs whole ones");
+  check_usage(parts <= options.vocab_size, "--product-parts ", parts,
+              " cuts the vocabulary, which has only ", options.vocab_size, " tokens");
   check_usage(
       options.rope_theta == ModelOptions().rope_theta || traits.has_rotary_positions(),
       "--rope-theta ", options.rope_theta, " is for --model ",
@@ -101,11 +110,56 @@ Family::Family(const ModelOptions& options)
 
 at::Tensor ParameterMaker::normal(Unit& unit, const std::string& name, at::IntArrayRef shape,
                                   double std) const {
+  return add(unit, name, drawn(name, shape, std));
+}
+
+std::vector<at::Tensor> ParameterMaker::normal(Unit& unit, const std::string& name,
+                                               at::IntArrayRef shape, const Cut& cut,
+                                               const Parts& parts, double std) const {
+  return add_parts(unit, name, drawn(name, shape, std), cut, parts);
+}
+
+std::vector<at::Tensor> ParameterMaker::constant(Unit& unit, const std::string& name,
+                                                 std::int64_t numel, const Cut& cut,
+                                                 const Parts& parts, double value) const {
+  return add_parts(unit, name, empty({numel}).fill_(value), cut, parts);
+}
+
+at::Tensor ParameterMaker::drawn(const std::string& name, at::IntArrayRef shape, double std) const {
   at::Tensor tensor = empty(shape);
   if (!tensor.is_meta()) {
     tensor.normal_(0.0, std, at::make_generator<at::CPUGeneratorImpl>(derive_seed(seed_, name)));
   }
-  return add(unit, name, tensor);
+  return tensor;
+}
+
+std::vector<at::Tensor> ParameterMaker::add_parts(Unit& unit, const std::string& name,
+                                                  const at::Tensor& whole, const Cut& cut,
+                                                  const Parts& parts) const {
+  if (parts.total == 1) return {add(unit, name, whole)};
+  std::size_t shorter = static_cast<std::size_t>(whole.dim()) - 1;  // the dimension that is cut
+  for (std::int64_t behind = 1; behind < cut.inner; --shorter)
+    behind *= whole.size(static_cast<std::int64_t>(shorter));
+  std::vector<at::Tensor> leaves;
+  for (int index = parts.first; index < parts.first + parts.own; ++index) {
+    const TensorPart part = {
+        .whole = name,
+        .shape = whole.sizes().vec(),
+        .outer = cut.outer,
+        .n = cut.n,
+        .inner = cut.inner,
+        .begin = cut.grain * part_begin(cut.n / cut.grain, index, parts.total),
+        .end = cut.grain * part_begin(cut.n / cut.grain, index + 1, parts.total),
+        .index = index};
+    std::vector<std::int64_t> shape = part.shape;
+    shape[shorter] = shape[shorter] / part.n * (part.end - part.begin);
+    const at::Tensor seen = whole.view({part.outer, part.n, part.inner});
+    const std::string own_name = concat(name, "#", index);
+    leaves.push_back(
+        add(unit, own_name, seen.slice(1, part.begin, part.end).reshape(shape).clone()));
+    unit.parts[own_name] = part;
+  }
+  return leaves;
 }
 
 at::Tensor ParameterMaker::constant(Unit& unit, const std::string& name, std::int64_t numel,
@@ -129,6 +183,28 @@ at::Tensor ParameterMaker::add(Unit& unit, const std::string& name,
 
 double residual_std(const ModelOptions& options) {
   return kInitStd / std::sqrt(2.0 * static_cast<double>(options.layers));
+}
+
+TokenEmbedding Family::token_embedding(const ParameterMaker& make, Unit& unit,
+                                       const Parts& parts) const {
+  const std::int64_t V = options_.vocab_size, C = options_.channels;
+  TokenEmbedding embedding = {
+      make.normal(unit, traits_.embedding_name(), {V, C}, {.n = V, .inner = C}, parts), {}, parts};
+  for (int part = parts.first; part < parts.first + parts.own; ++part)
+    embedding.begins.push_back(part_begin(V, part, parts.total));
+  return embedding;
+}
+
+at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
+  if (parts.total == 1) return look_up(weights[0], tokens);
+  const auto part = [&](int i) {
+    const auto index = static_cast<std::size_t>(i);
+    const std::int64_t num_tokens = weights[index].size(0);
+    const at::Tensor own = tokens - begins[index];
+    const at::Tensor is_other = own.lt(0).logical_or_(own.ge(num_tokens)).unsqueeze(-1);
+    return look_up(weights[index], own.clamp(0, num_tokens - 1)).masked_fill(is_other, 0);
+  };
+  return sum_of_owners(tree_sum(0, parts.own, part, std::plus<at::Tensor>()), parts);
 }
 
 // A product saves its input, which queries, keys and values share; GELU saves its input, too, and

@@ -19,10 +19,17 @@
 #include "common/model/attention.hpp"
 #include "common/model/model.hpp"
 #include "common/model/model_options.hpp"
+#include "common/model/parts.hpp"
 
 namespace ladder {
 
 inline constexpr double kInitStd = 0.02;
+
+// How a tensor is cut into parts: seen as [outer, n, inner], along n, into pieces of whole grains.
+struct Cut {
+  std::int64_t outer = 1, n = 1, inner = 1;
+  std::int64_t grain = 1;  // the channels of a head
+};
 
 // Creates the parameters of one model, each from its own random stream, and lists them in a unit.
 class ParameterMaker {
@@ -35,14 +42,32 @@ class ParameterMaker {
   at::Tensor normal(Unit& unit, const std::string& name, at::IntArrayRef shape,
                     double std = kInitStd) const;
   at::Tensor constant(Unit& unit, const std::string& name, std::int64_t numel, double value) const;
+  // This process's parts of such tensors, cut like this, with the values that they have in the
+  // whole. One part is the tensor itself.
+  std::vector<at::Tensor> normal(Unit& unit, const std::string& name, at::IntArrayRef shape,
+                                 const Cut& cut, const Parts& parts, double std = kInitStd) const;
+  std::vector<at::Tensor> constant(Unit& unit, const std::string& name, std::int64_t numel,
+                                   const Cut& cut, const Parts& parts, double value) const;
 
  private:
+  at::Tensor drawn(const std::string& name, at::IntArrayRef shape, double std) const;
   at::Tensor empty(at::IntArrayRef shape) const;
+  std::vector<at::Tensor> add_parts(Unit& unit, const std::string& name, const at::Tensor& whole,
+                                    const Cut& cut, const Parts& parts) const;
   at::Tensor add(Unit& unit, const std::string& name, const at::Tensor& values) const;
 
   std::uint64_t seed_;
   at::Device device_;
   const ModelOptions& options_;
+};
+
+// Looks up tokens [...] int64 in parts of a vocabulary: [..., C]. A part has the rows of its own
+// tokens, and adds zeros for others.
+struct TokenEmbedding {
+  std::vector<at::Tensor> weights;   // [V, C], or this process's parts of it
+  std::vector<std::int64_t> begins;  // the first token of each
+  Parts parts;
+  at::Tensor operator()(const at::Tensor& tokens) const;
 };
 
 // The standard deviation of the projections back into the residual stream, which add up over 2L of
@@ -101,9 +126,16 @@ class Family {
   const ModelOptions& options() const { return options_; }
   const FamilyTraits& traits() const { return traits_; }
 
-  // Maps tokens [B, T] int64 to [B, T, C]. The token embedding [V, C] is the unit's first tensor.
-  virtual Layer embedding(const ParameterMaker& make) const = 0;
-  virtual Layer block(const ParameterMaker& make, std::int64_t index) const = 0;
+  TokenEmbedding token_embedding(const ParameterMaker& make, Unit& unit, const Parts& parts) const;
+
+  // Maps tokens [B, T] int64 to [B, T, C]. `weights` are own parts of the token embedding [V, C], which
+  // the layer may have in any place.
+  struct Embedding {
+    Layer layer;
+    std::vector<at::Tensor> weights;
+  };
+  virtual Embedding embedding(const ParameterMaker& make, const Parts& parts) const = 0;
+  virtual Layer block(const ParameterMaker& make, std::int64_t index, const Parts& parts) const = 0;
   // What stands between the last block and the head's product, from [B, T, C] to [B, T, C].
   virtual Layer final_norm(const ParameterMaker& make) const = 0;
 

@@ -12,25 +12,31 @@ namespace ladder {
 namespace {
 
 struct Gpt2Embedding {
-  at::Tensor wte;  // [V, C] of tokens
+  TokenEmbedding wte;
   at::Tensor wpe;  // [context, C] of positions
 
   at::Tensor operator()(const at::Tensor& tokens) const {  // [B, T] int64 -> [B, T, C]
-    return look_up(wte, to_device(tokens, wte.device())) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
+    return wte(to_device(tokens, wpe.device())) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
   }
+};
+
+struct Mlp {
+  Linear c_fc;    // [C] -> [M], 4C as a rule, or some of these channels
+  Linear c_proj;  // [M] -> [C]
+
+  at::Tensor operator()(const at::Tensor& x) const { return c_proj(gelu(c_fc, x)); }
 };
 
 struct Gpt2Block {
   LayerNorm ln_1;
-  Attention attn;
+  InParts<Attention> attn;
   LayerNorm ln_2;
-  Linear c_fc;    // [C] -> [M], 4C as a rule
-  Linear c_proj;  // [M] -> [C]
+  InParts<Mlp> mlp;
 
   at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
     const auto [skip, n] = ln_1.fork(x);
     const auto [y, m] = ln_2.fork(skip, attn(n));
-    return y + c_proj(gelu(c_fc, m));
+    return y + mlp(m);
   }
 };
 
@@ -38,31 +44,56 @@ class Gpt2 final : public Family {
  public:
   explicit Gpt2(const ModelOptions& options) : Family(options) {}
 
-  Layer embedding(const ParameterMaker& make) const override {
+  Embedding embedding(const ParameterMaker& make, const Parts& parts) const override {
     const std::int64_t C = options_.channels;
     Layer layer;
+    const TokenEmbedding wte = token_embedding(make, layer.unit, parts);
     layer.forward = Gpt2Embedding{
-        .wte = make.normal(layer.unit, traits().embedding_name(), {options_.vocab_size, C}),
-        .wpe = make.normal(layer.unit, traits().positions_name(), {options_.context, C})};
-    return layer;
+        wte, make.normal(layer.unit, traits().positions_name(), {options_.context, C})};
+    return {layer, wte.weights};
   }
 
-  Layer block(const ParameterMaker& make, std::int64_t index) const override {
+  Layer block(const ParameterMaker& make, std::int64_t index, const Parts& parts) const override {
     const std::int64_t C = options_.channels, M = options_.mlp_channels;
+    const std::int64_t d = C / options_.heads;
     const std::string h = concat("h.", index, ".");
     const double residual = residual_std(options_);
     Layer layer;
-    const auto linear = [&](const std::string& name, std::int64_t in, std::int64_t out,
-                            double std) -> Linear {
-      return {make.normal(layer.unit, name + ".weight", {in, out}, std),
-              make.constant(layer.unit, name + ".bias", out, 0.0), options_.products};
+    // Each part has columns of the first product and its bias, and rows of the second one. The
+    // second bias is added once: to the sum, if there is one.
+    const auto columns = [&](const std::string& name, std::int64_t num_matrices, std::int64_t n,
+                             std::int64_t grain) {
+      const std::int64_t out = num_matrices * n;
+      const auto weights = make.normal(layer.unit, h + name + ".weight", {C, out},
+                                       {.outer = C * num_matrices, .n = n, .grain = grain}, parts);
+      const auto biases = make.constant(layer.unit, h + name + ".bias", out,
+                                        {.outer = num_matrices, .n = n, .grain = grain}, parts, 0);
+      std::vector<Linear> linears;
+      for (std::size_t part = 0; part < weights.size(); ++part)
+        linears.push_back({weights[part], biases[part], options_.products});
+      return linears;
     };
-    layer.forward = Gpt2Block{.ln_1 = norm(make, layer.unit, h + "ln_1"),
-                              .attn = {linear(h + "attn.c_attn", C, 3 * C, kInitStd),
-                                       linear(h + "attn.c_proj", C, C, residual), options_.heads},
-                              .ln_2 = norm(make, layer.unit, h + "ln_2"),
-                              .c_fc = linear(h + "mlp.c_fc", C, M, kInitStd),
-                              .c_proj = linear(h + "mlp.c_proj", M, C, residual)};
+    const auto rows = [&](const std::string& name, std::int64_t n, std::int64_t grain) {
+      const auto weights = make.normal(layer.unit, h + name + ".weight", {n, C},
+                                       {.n = n, .inner = C, .grain = grain}, parts, residual);
+      const at::Tensor bias = make.constant(layer.unit, h + name + ".bias", C, 0), none;
+      std::vector<Linear> linears;
+      for (const at::Tensor& weight : weights)
+        linears.push_back({weight, parts.total == 1 ? bias : none, options_.products});
+      return std::pair(linears, parts.total == 1 ? none : bias);
+    };
+    const LayerNorm ln_1 = norm(make, layer.unit, h + "ln_1");
+    const std::vector<Linear> c_attn = columns("attn.c_attn", 3, C, d);
+    const auto [attn_proj, attn_bias] = rows("attn.c_proj", C, d);
+    const LayerNorm ln_2 = norm(make, layer.unit, h + "ln_2");
+    const std::vector<Linear> c_fc = columns("mlp.c_fc", 1, M, 1);
+    const auto [mlp_proj, mlp_bias] = rows("mlp.c_proj", M, 1);
+    Gpt2Block block = {ln_1, {{}, attn_bias, parts}, ln_2, {{}, mlp_bias, parts}};
+    for (std::size_t part = 0; part < c_attn.size(); ++part) {
+      block.attn.own.push_back({c_attn[part], attn_proj[part], d});
+      block.mlp.own.push_back({c_fc[part], mlp_proj[part]});
+    }
+    layer.forward = block;
     return layer;
   }
 

@@ -14,36 +14,47 @@
 namespace ladder {
 namespace {
 
-struct LlamaBlock {
-  RmsNorm input_layernorm;
-  at::Tensor q_proj;  // [C, C]
-  at::Tensor k_proj;  // [K·d, C]
-  at::Tensor v_proj;  // [K·d, C]
-  at::Tensor o_proj;  // [C, C]
-  RmsNorm post_attention_layernorm;
-  at::Tensor gate_proj;  // [M, C]
-  at::Tensor up_proj;    // [M, C]
-  at::Tensor down_proj;  // [C, M]
+// Some heads, or all. A is as many channels as they have; of keys and values, as many heads as go
+// with them.
+struct LlamaAttention {
+  at::Tensor q_proj;  // [A, C]
+  at::Tensor k_proj;  // [A·K/H, C]
+  at::Tensor v_proj;  // [A·K/H, C]
+  at::Tensor o_proj;  // [C, A]
   RotaryPositions rotary;
   std::int64_t head_channels;  // d
   Products products;
 
-  at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
-    const at::Tensor y = x + attention(input_layernorm(x));
-    return y + mlp(post_attention_layernorm(y));
-  }
-
-  at::Tensor attention(const at::Tensor& x) const {
+  at::Tensor operator()(const at::Tensor& x) const {
     const auto heads = [&](const at::Tensor& weight) {  // [B, T, C] -> [B, T, H or K, d]
       return project(x, weight, products).view({x.size(0), x.size(1), -1, head_channels});
     };
     const at::Tensor q = rotary(heads(q_proj)), k = rotary(heads(k_proj));
     return project(causal_attention(q, k, heads(v_proj)), o_proj, products);
   }
+};
 
-  at::Tensor mlp(const at::Tensor& x) const {
+struct LlamaMlp {
+  at::Tensor gate_proj;  // [M, C], or some of these channels
+  at::Tensor up_proj;    // [M, C]
+  at::Tensor down_proj;  // [C, M]
+  Products products;
+
+  at::Tensor operator()(const at::Tensor& x) const {
     const at::Tensor gate = project(x, gate_proj, products);
     return project(swiglu(gate, project(x, up_proj, products)), down_proj, products);
+  }
+};
+
+struct LlamaBlock {
+  RmsNorm input_layernorm;
+  InParts<LlamaAttention> attention;
+  RmsNorm post_attention_layernorm;
+  InParts<LlamaMlp> mlp;
+
+  at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
+    const at::Tensor y = x + attention(input_layernorm(x));
+    return y + mlp(post_attention_layernorm(y));
   }
 };
 
@@ -58,38 +69,46 @@ class Llama final : public Family {
                 " channels; rotary positions turn pairs of them, so their number must be even");
   }
 
-  Layer embedding(const ParameterMaker& make) const override {
+  Embedding embedding(const ParameterMaker& make, const Parts& parts) const override {
     Layer layer;
-    const at::Tensor weight = make.normal(layer.unit, traits().embedding_name(),
-                                          {options_.vocab_size, options_.channels});
-    layer.forward = [weight](const at::Tensor& tokens) {
-      return look_up(weight, to_device(tokens, weight.device()));
+    const TokenEmbedding tokens = token_embedding(make, layer.unit, parts);
+    layer.forward = [tokens](const at::Tensor& ids) {
+      return tokens(to_device(ids, tokens.weights[0].device()));
     };
-    return layer;
+    return {layer, tokens.weights};
   }
 
-  Layer block(const ParameterMaker& make, std::int64_t index) const override {
-    const std::int64_t C = options_.channels, M = options_.mlp_channels;
-    const std::int64_t kv_channels = options_.kv_heads * head_channels_;
+  Layer block(const ParameterMaker& make, std::int64_t index, const Parts& parts) const override {
+    const std::int64_t C = options_.channels, M = options_.mlp_channels, d = head_channels_;
+    const std::int64_t kv_channels = options_.kv_heads * d;
     const std::string of_layer = concat("layers.", index, ".");
     const double residual = residual_std(options_);
     Layer layer;
-    const auto matrix = [&](const char* name, std::int64_t out, std::int64_t in, double std) {
-      return make.normal(layer.unit, of_layer + name + ".weight", {out, in}, std);
+    // Weights are [out, in]: a part has rows of what its channels come from, and columns of what
+    // becomes of them.
+    const auto from = [&](const char* name, std::int64_t n, std::int64_t grain) {
+      return make.normal(layer.unit, of_layer + name + ".weight", {n, C},
+                         {.n = n, .inner = C, .grain = grain}, parts);
     };
-    layer.forward = LlamaBlock{
-        .input_layernorm = norm(make, layer.unit, of_layer + "input_layernorm"),
-        .q_proj = matrix("self_attn.q_proj", C, C, kInitStd),
-        .k_proj = matrix("self_attn.k_proj", kv_channels, C, kInitStd),
-        .v_proj = matrix("self_attn.v_proj", kv_channels, C, kInitStd),
-        .o_proj = matrix("self_attn.o_proj", C, C, residual),
-        .post_attention_layernorm = norm(make, layer.unit, of_layer + "post_attention_layernorm"),
-        .gate_proj = matrix("mlp.gate_proj", M, C, kInitStd),
-        .up_proj = matrix("mlp.up_proj", M, C, kInitStd),
-        .down_proj = matrix("mlp.down_proj", C, M, residual),
-        .rotary = rotary_,
-        .head_channels = head_channels_,
-        .products = options_.products};
+    const auto into = [&](const char* name, std::int64_t n, std::int64_t grain) {
+      return make.normal(layer.unit, of_layer + name + ".weight", {C, n},
+                         {.outer = C, .n = n, .grain = grain}, parts, residual);
+    };
+    LlamaBlock block = {.input_layernorm = norm(make, layer.unit, of_layer + "input_layernorm"),
+                        .attention = {{}, {}, parts},
+                        .post_attention_layernorm = {},
+                        .mlp = {{}, {}, parts}};
+    const auto q = from("self_attn.q_proj", C, d), k = from("self_attn.k_proj", kv_channels, d);
+    const auto v = from("self_attn.v_proj", kv_channels, d), o = into("self_attn.o_proj", C, d);
+    block.post_attention_layernorm = norm(make, layer.unit, of_layer + "post_attention_layernorm");
+    const auto gate = from("mlp.gate_proj", M, 1), up = from("mlp.up_proj", M, 1);
+    const auto down = into("mlp.down_proj", M, 1);
+    for (std::size_t part = 0; part < q.size(); ++part) {
+      block.attention.own.push_back(
+          {q[part], k[part], v[part], o[part], rotary_, d, options_.products});
+      block.mlp.own.push_back({gate[part], up[part], down[part], options_.products});
+    }
+    layer.forward = block;
     return layer;
   }
 

@@ -39,6 +39,7 @@ struct ModelOptions {
   Products products = faster_products();  // of all linear layers and the head
   Precision precision = {};               // of the parameters and their .grad
   Recompute recompute = Recompute::kNone;
+  std::int64_t product_parts = 1;  // into which layers are cut (parts.hpp)
 };
 
 // A model that --model knows by name: a family, or one of a family with a known shape.

@@ -8,7 +8,9 @@
 // numbers only at the same alignment: at a multiple of 16 elements if all is fp32, of 32 if
 // parameters take 16 bits. On a GPU it is a multiple of 256 bytes: up to there, cuBLAS looks at an
 // address before it chooses a kernel. A unit's length is a multiple of the number that the caller
-// passes, so that it can be cut into equal slices. Padding is part of every buffer with this
+// passes, so that it can be cut into equal slices. In a unit that is cut into parts, each part begins
+// at a norm block (norm.hpp), as if it began a unit: then the blocks are those of any rank that has
+// only some parts. Padding is part of every buffer with this
 // layout, is always zero, and counts in all figures of memory and traffic.
 #pragma once
 
@@ -16,6 +18,8 @@
 #include <c10/core/TensorOptions.h>
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,14 +30,16 @@ namespace ladder {
 
 inline constexpr std::int64_t kTensorAlignmentBytes = 64;
 inline constexpr std::int64_t kTensorAlignmentBytesOnGpu = 256;
+inline constexpr std::int64_t kNormBlock = 1024;  // elements (norm.hpp)
 
 struct FlatTensor {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::int64_t start = 0;         // in elements from the start of the buffer
-  std::int64_t numel = 0;         // without padding
-  std::int64_t padded_numel = 0;  // a multiple of the layout's alignment
-  bool is_trainable = true;       // false for a frozen parameter, which no optimizer updates
+  std::int64_t start = 0;               // in elements from the start of the buffer
+  std::int64_t numel = 0;               // without padding
+  std::int64_t padded_numel = 0;        // a multiple of the layout's alignment
+  bool is_trainable = true;             // false for a frozen parameter, which no optimizer updates
+  std::optional<TensorPart> part = {};  // of which tensor it is a part, if it is
 };
 
 struct FlatUnit {
@@ -54,6 +60,9 @@ struct FlatLayout {
     return at::TensorOptions().dtype(type).device(device);
   }
 };
+
+// The tensors that are parts of larger ones, by their names.
+std::map<std::string, TensorPart> parts_of(const FlatLayout& layout);
 
 // The same places for values that are all fp32.
 FlatLayout in_fp32(FlatLayout layout);

@@ -41,6 +41,36 @@ TEST(FlatLayout, AlignsTensorsAndPadsUnits) {
   EXPECT_EQ(sliced.num_parameters, layout.num_parameters);
 }
 
+// Blocks of a norm are those of a rank that has only what all parts use, and the second part.
+TEST(FlatLayout, EachPartBeginsAtANormBlock) {
+  const auto part = [](int index) {
+    return TensorPart{.whole = "w",
+                      .shape = {40},
+                      .n = 40,
+                      .begin = index * 20,
+                      .end = (index + 1) * 20,
+                      .index = index};
+  };
+  Unit unit = {"unit", {{"bias", leaf({3})}, {"w#0", leaf({20})}, {"w#1", leaf({20})}}};
+  unit.parts = {{"w#0", part(0)}, {"w#1", part(1)}};
+  const FlatLayout layout = plan_flat_layout({unit});
+  EXPECT_EQ(layout.tensors[0].padded_numel, kNormBlock);
+  EXPECT_EQ(layout.tensors[1].start, kNormBlock);
+  EXPECT_EQ(layout.tensors[1].padded_numel, kNormBlock);
+  EXPECT_EQ(layout.tensors[2].start, 2 * kNormBlock);
+  EXPECT_EQ(layout.tensors[2].padded_numel, 32);
+  EXPECT_EQ(layout.numel, 2 * kNormBlock + 32);
+  EXPECT_EQ(layout.num_parameters, 43);
+  ASSERT_TRUE(layout.tensors[2].part.has_value());
+  EXPECT_EQ(layout.tensors[2].part->begin, 20);
+  EXPECT_EQ(parts_of(layout).size(), 2u);
+
+  Unit only = {"unit", {{"w#0", leaf({20})}, {"w#1", leaf({20})}}};  // nothing is shared
+  only.parts = unit.parts;
+  EXPECT_EQ(plan_flat_layout({only}).tensors[0].start, 0);
+  EXPECT_EQ(plan_flat_layout({only}).tensors[1].start, kNormBlock);
+}
+
 TEST(FlatLayout, RefusesDuplicateNamesAndBadMultiples) {
   std::vector<Unit> units = odd_units();
   units[1].tensors[0].name = "a";

@@ -19,8 +19,6 @@
 
 namespace ladder {
 
-inline constexpr std::int64_t kNormBlock = 1024;  // elements
-
 // The blocks of a piece; the last one may be shorter.
 inline std::int64_t num_norm_blocks(std::int64_t numel) {
   return (numel + kNormBlock - 1) / kNormBlock;

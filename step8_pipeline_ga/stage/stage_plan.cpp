@@ -4,6 +4,7 @@
 
 #include "common/core/trace.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/model/family.hpp"
 #include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 
@@ -35,6 +36,17 @@ void plan_owners(StagePlan& plan) {
   }
 }
 
+// Where a tensor is, or all parts of it, which are neighbors.
+StagePlan::Range range_of(const std::string& name, const FlatLayout& layout) {
+  StagePlan::Range range;
+  for (const FlatTensor& tensor : layout.tensors) {
+    if ((tensor.part ? tensor.part->whole : tensor.name) != name) continue;
+    if (range.numel == 0) range.start = tensor.start;
+    range.numel = tensor.start + tensor.numel - range.start;
+  }
+  return range;
+}
+
 }  // namespace
 
 StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage) {
@@ -46,11 +58,8 @@ StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage) {
   plan_norm(plan);
   plan_owners(plan);
   const bool is_end = stage == 0 || stage == num_stages - 1;
-  const FlatTensor& embedding = plan.whole.tensors.front();
-  if (options.model.tie_embeddings && num_stages > 1 && is_end) {
-    plan.tied = *std::find_if(plan.layout.tensors.begin(), plan.layout.tensors.end(),
-                              [&](const FlatTensor& own) { return own.name == embedding.name; });
-  }
+  if (options.model.tie_embeddings && num_stages > 1 && is_end)
+    plan.tied = range_of(traits_of(options.model.family).embedding_name(), plan.layout);
   return plan;
 }
 

@@ -44,8 +44,11 @@ struct StagePlan {
   std::int64_t num_norm_blocks = 0;    // of the whole model
 
   std::vector<int> owners;  // of each tensor of `whole`: the stage that stores it in a checkpoint
+  struct Range {
+    std::int64_t start = 0, numel = 0;
+  };
   // The tied embedding in this stage's layout, if the first and the last stage both have it.
-  std::optional<FlatTensor> tied;
+  std::optional<Range> tied;
 };
 
 // Throws what cut_layers() throws.

@@ -67,8 +67,9 @@ StateTensors staged_tensors(const std::map<std::string, TensorPlace>& places, co
 }  // namespace
 
 StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh) {
-  return in_fp32(staged_tensors(places_of(plan, {""}, model.named_params()), mesh,
-                                plan.layout.precision.params));
+  return in_fp32(joined(staged_tensors(places_of(plan, {""}, model.named_params()), mesh,
+                                       plan.layout.precision.params),
+                        parts_of(plan.whole)));
 }
 
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "common/comm/slice.hpp"
-#include "common/comm/tree_sum.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
+#include "common/core/tree_sum.hpp"
 
 namespace ladder {
 namespace {

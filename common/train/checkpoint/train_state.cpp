@@ -47,10 +47,11 @@ StateTensors rounded_to(const StateTensors& parameters, const StateTensors& mast
   return both;
 }
 
-TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
-                    BatchStream& batches, std::optional<SummedModel> summed) {
-  TrainState state = {std::move(parameters),
-                      std::move(optimizer_tensors),
+TrainState state_of(const StateTensors& parameters, const StateTensors& optimizer_tensors,
+                    Optimizer& optimizer, BatchStream& batches, std::optional<SummedModel> summed) {
+  const auto parts = summed ? parts_of(summed->whole) : std::map<std::string, TensorPart>();
+  TrainState state = {joined(parameters, parts),
+                      joined(optimizer_tensors, parts),
                       optimizer.num_steps(),
                       batches.position(),
                       batches.training_data().tokenizer(),

@@ -69,8 +69,9 @@ struct TrainState {
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches);
 
 // The state with these tensors instead of a whole replica's.
-TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
-                    BatchStream& batches, std::optional<SummedModel> summed);
+// Tensors that `summed` has in parts are stored whole.
+TrainState state_of(const StateTensors& parameters, const StateTensors& optimizer_tensors,
+                    Optimizer& optimizer, BatchStream& batches, std::optional<SummedModel> summed);
 
 // What a checkpoint stores of a whole replica's parameters, in fp32: their masters, or themselves.
 StateTensors stored_parameters(const FlatModel& model, Optimizer& optimizer);

@@ -174,6 +174,9 @@ void declare_model(OptionTable& t, TrainOptions& o) {
       "many tokens");
   t.number("--norm-eps", o.model.norm_eps, kPositive,
            "what LayerNorm or RMSNorm adds to the variance or the mean square");
+  t.number("--product-parts", o.model.product_parts, {1, kMostHeads},
+           "parts into which heads, the MLP's channels and the vocabulary are cut, and whose "
+           "products are added up; must divide the heads of keys and values");
 }
 
 void declare_optimizer(OptionTable& t, TrainOptions& o) {

@@ -1,0 +1,75 @@
+#include "common/model/parts.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "common/model/recipes.hpp"
+
+namespace ladder {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor summed(const at::Tensor& own, const Parts& parts) {
+  const at::Tensor sum = own.clone(at::MemoryFormat::Contiguous);  // own is not ours to change
+  parts.sum_ranks(sum);
+  return sum;
+}
+
+struct Branches : torch::autograd::Function<Branches> {
+  static variable_list forward(AutogradContext* /*context*/, const at::Tensor& x) {
+    return {x.detach(), x.detach()};
+  }
+  static variable_list backward(AutogradContext* /*context*/, const variable_list& outputs) {
+    return {outputs[0] + outputs[1]};
+  }
+};
+
+struct BranchToOwners : torch::autograd::Function<BranchToOwners> {
+  struct Kept : torch::CustomClassHolder {
+    explicit Kept(Parts the_parts) : parts(std::move(the_parts)) {}
+    Parts parts;
+  };
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parts& parts) {
+    context->saved_data["parts"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(parts));
+    return x.detach();
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& outputs) {
+    const auto kept =
+        c10::static_intrusive_pointer_cast<Kept>(context->saved_data["parts"].toCapsule());
+    return {summed(outputs[0], kept->parts), {}};
+  }
+};
+
+struct SumOfOwners : torch::autograd::Function<SumOfOwners> {
+  static at::Tensor forward(AutogradContext* /*context*/, const at::Tensor& own,
+                            const Parts& parts) {
+    return summed(own, parts);
+  }
+  static variable_list backward(AutogradContext* /*context*/, const variable_list& outputs) {
+    return {outputs[0], {}};
+  }
+};
+
+// What is made as x is.
+at::Tensor made_as(const at::Tensor& x, const at::Tensor& same) {
+  const Recipe* const recipe = recipe_of(x);
+  return recipe != nullptr ? noted(same, Recipe(*recipe)) : same;
+}
+
+}  // namespace
+
+std::pair<at::Tensor, at::Tensor> branch(const at::Tensor& x) {
+  const variable_list both = Branches::apply(x);
+  return {made_as(x, both[0]), made_as(x, both[1])};
+}
+
+at::Tensor branch_to_owners(const at::Tensor& x, const Parts& parts) {
+  return parts.sum_ranks ? made_as(x, BranchToOwners::apply(x, parts)) : x;
+}
+
+at::Tensor sum_of_owners(const at::Tensor& own, const Parts& parts) {
+  return parts.sum_ranks ? SumOfOwners::apply(own, parts) : own;
+}
+
+}  // namespace ladder

@@ -1,0 +1,95 @@
+// A layer that is cut into parts: heads of attention, channels of an MLP, rows of a vocabulary.
+//
+//   x ── branch ──> part 0 ──┐
+//          │                 sum ──> y          part p: a product by columns, what is elementwise
+//          └──────> part 1 ──┘                  or a head's own, a product by rows
+//
+// Each part has its own columns of the first matrix and its own rows of the second one, so no part
+// needs anything of another one until the end, where their partial products are added:
+//
+//             forward                        backward
+//   branch    passes x to both               adds up the gradients
+//   sum       adds up the partial products   passes the gradient to both
+//
+// (Megatron-LM's f and g, Shoeybi et al., arXiv 1909.08053.) Of more parts, the branches have branches
+// of their own, by the tree of tree_sum.hpp over all parts. So the bits depend on how many parts there are,
+// and not on who computes which of them: one process computes all, and neighboring ranks that own
+// equally many, a power of two, add up their own and then each other's (Zhang et al., arXiv
+// 2511.17826). Of P parts, the partial products of log2 P wait at a time, and as many gradients.
+//
+// One part is the layer itself: nothing branches, and nothing is added.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "common/core/tree_sum.hpp"
+
+namespace ladder {
+
+// Which parts a process computes. No layer knows about ranks: it is given what it lacks.
+struct Parts {
+  int total = 1;
+  int first = 0, own = 1;  // of `total`: first … first + own − 1
+  // Collective: adds up, in place, what this and the other owners of parts hold. Nothing if all
+  // parts are this process's own.
+  std::function<void(const at::Tensor& values)> sum_ranks = {};
+};
+
+inline Parts all_parts(int total) {
+  return {.total = total, .first = 0, .own = total};
+}
+
+// Where part `index` of `numel` things begins; part `total` begins where the last one ends. Parts
+// differ by one at most.
+inline std::int64_t part_begin(std::int64_t numel, int index, int total) {
+  return numel * index / total;
+}
+
+// x for two branches. No copy is made.
+std::pair<at::Tensor, at::Tensor> branch(const at::Tensor& x);
+
+// The branches and sums among owners of parts: x as it is, whose gradient all of them add up; and the
+// sum of what all of them have.
+at::Tensor branch_to_owners(const at::Tensor& x, const Parts& parts);
+at::Tensor sum_of_owners(const at::Tensor& own, const Parts& parts);
+
+// part(i, x) of parts begin … end − 1, joined by the tree: join(of earlier parts, of later ones).
+template <class Part, class Join>
+auto over_parts(int begin, int end, const at::Tensor& x, const Part& part, const Join& join)
+    -> decltype(part(begin, x)) {
+  if (end - begin == 1) return part(begin, x);
+  const int middle = begin + tree_split(end - begin);
+  const auto [left, right] = branch(x);
+  auto first = over_parts(begin, middle, left, part, join);
+  return join(std::move(first), over_parts(middle, end, right, part, join));
+}
+
+// The sum of part(i, x) over all parts, of which this process has the i-th of its own.
+template <class Part>
+at::Tensor sum_of_parts(const Parts& parts, const at::Tensor& x, const Part& part) {
+  const at::Tensor own =
+      over_parts(0, parts.own, branch_to_owners(x, parts), part, std::plus<at::Tensor>());
+  return sum_of_owners(own, parts);
+}
+
+// The same for modules, one for each of this process's parts. A bias is added once, to the sum.
+template <class Module>
+struct InParts {
+  std::vector<Module> own;
+  at::Tensor bias;  // undefined: there is none, or a single part adds it
+  Parts parts;
+
+  at::Tensor operator()(const at::Tensor& x) const {
+    const at::Tensor y = sum_of_parts(
+        parts, x, [&](int i, const at::Tensor& z) { return own[static_cast<std::size_t>(i)](z); });
+    return bias.defined() ? y + bias : y;
+  }
+};
+
+}  // namespace ladder
