@@ -12,6 +12,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/joined.hpp"
 
 namespace ladder {
 namespace {

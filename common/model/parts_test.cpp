@@ -128,7 +128,7 @@ const Case kCases[] = {{ModelFamily::kGpt2, true, 0},
                        {ModelFamily::kLlama, true, 4},
                        {ModelFamily::kLlama, false, 8}};
 
-ModelOptions shape(const Case& of, std::int64_t parts) {
+ModelOptions shape_of(const Case& of, std::int64_t parts) {
   return {.family = of.family,
           .vocab_size = 61,  // does not divide into 2 or 4
           .context = 9,
@@ -182,10 +182,10 @@ at::Tensor backward(const Model& model, const at::Tensor& tokens, std::int64_t b
 TEST(ModelInParts, IsTheModelUpToRounding) {
   const at::Tensor tokens = at::randint(61, {2, 9}, at::kLong);
   for (const Case& of : kCases) {
-    const Model whole = build_layers(shape(of, 1), kSeed);
+    const Model whole = build_layers(shape_of(of, 1), kSeed);
     const at::Tensor wanted = backward(whole, tokens, 0, 61);
     for (const std::int64_t total : {2, 4}) {
-      const Model model = build_layers(shape(of, total), kSeed);
+      const Model model = build_layers(shape_of(of, total), kSeed);
       const auto start = wholes(model, false), wanted_start = wholes(whole, false);
       ASSERT_EQ(start.size(), wanted_start.size());
       for (const auto& [name, values] : wanted_start)
@@ -200,7 +200,7 @@ TEST(ModelInParts, IsTheModelUpToRounding) {
 
 TEST(ModelInParts, ListsWhatAllPartsUseFirst) {
   for (const Case& of : kCases) {
-    for (const Unit& unit : build_layers(shape(of, 4), kSeed).units()) {
+    for (const Unit& unit : build_layers(shape_of(of, 4), kSeed).units()) {
       int last = -1;
       for (const auto& [name, leaf] : unit.tensors) {
         const auto part = unit.parts.find(name);
@@ -239,7 +239,7 @@ TEST(ModelInParts, HasTheSameBitsHoweverManyComputeIt) {
   const at::Tensor tokens = at::randint(61, {2, 9}, at::kLong);
   for (const Case& of : kCases) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
-      ModelOptions options = shape(of, 4);
+      ModelOptions options = shape_of(of, 4);
       options.precision.params = type;
       const Model alone = build_layers(options, kSeed);
       const at::Tensor wanted = backward(alone, tokens, 0, 61);
@@ -271,7 +271,7 @@ TEST(ModelInParts, HasTheSameBitsHoweverManyComputeIt) {
 }
 
 TEST(ModelInParts, RefusesWhatDoesNotDivide) {
-  ModelOptions options = shape(kCases[2], 8);
+  ModelOptions options = shape_of(kCases[2], 8);
   expect_throws<UsageError>([&] { build_layers(options, kSeed); }, {"--product-parts 8"});
   options.product_parts = 0;
   expect_throws<UsageError>([&] { build_layers(options, kSeed); }, {"--product-parts is 0"});

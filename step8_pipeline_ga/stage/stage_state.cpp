@@ -5,6 +5,7 @@
 #include <map>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/train/checkpoint/joined.hpp"
 
 namespace ladder {
 namespace {

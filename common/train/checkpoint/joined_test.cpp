@@ -1,10 +1,10 @@
+#include "common/train/checkpoint/joined.hpp"
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "common/train/checkpoint/state_tensors.hpp"
 
 namespace ladder {
 namespace {
@@ -12,8 +12,8 @@ namespace {
 using ::testing::ElementsAre;
 
 // 11 parts of a tensor seen as [outer, 11, inner], whose names do not sort as their numbers do.
-struct InParts {
-  InParts(std::vector<std::int64_t> shape, std::int64_t outer, std::int64_t inner)
+struct CutTensor {
+  CutTensor(std::vector<std::int64_t> shape, std::int64_t outer, std::int64_t inner)
       : whole(at::arange(outer * 11 * inner).to(at::kFloat).view(shape)) {
     for (int index = 0; index < 11; ++index) {
       const std::string name = "w#" + std::to_string(index);
@@ -35,7 +35,8 @@ std::vector<std::string> names_of(const StateTensors& state) {
 }
 
 TEST(Joined, GivesWholesInTheOrderOfTheirNames) {
-  for (const InParts& in : {InParts({33}, 3, 1), InParts({11, 4}, 1, 4), InParts({5, 22}, 10, 1)}) {
+  for (const CutTensor& in :
+       {CutTensor({33}, 3, 1), CutTensor({11, 4}, 1, 4), CutTensor({5, 22}, 10, 1)}) {
     const StateTensors state = joined(whole_tensors(in.tensors), in.parts);
     std::vector<std::string> stored;
     for (const StoredTensor& tensor : state.stored) stored.push_back(tensor.name);
@@ -55,7 +56,8 @@ TEST(Joined, GivesWholesInTheOrderOfTheirNames) {
 }
 
 TEST(Joined, ReadsWholesIntoParts) {
-  for (InParts in : {InParts({33}, 3, 1), InParts({11, 4}, 1, 4), InParts({5, 22}, 10, 1)}) {
+  for (CutTensor in :
+       {CutTensor({33}, 3, 1), CutTensor({11, 4}, 1, 4), CutTensor({5, 22}, 10, 1)}) {
     std::vector<NamedTensor> empty;
     for (const auto& [name, tensor] : in.tensors) empty.push_back({name, at::zeros_like(tensor)});
     const StateTensors state = joined(whole_tensors(empty), in.parts);

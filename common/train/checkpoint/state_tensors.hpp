@@ -6,7 +6,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -50,11 +49,6 @@ std::string fill_all(const StateTensors& tensors, const TensorVisitor& read);
 
 // The same tensors as fp32, whatever they are kept as: what is read into them is rounded.
 StateTensors in_fp32(const StateTensors& tensors);
-
-// The same with each tensor whole that is there in parts: `parts` says of which tensor each is a part,
-// by its name. A stored name is a tensor's, perhaps with a suffix such as ".exp_avg". Each whole is
-// there from its first part to its last one.
-StateTensors joined(const StateTensors& tensors, const std::map<std::string, TensorPart>& parts);
 
 // 32 hexadecimal digits: XXH3-128 over names and bytes in the order of the names. Equal for equal
 // tensors, however they are laid out. Calls for_each(); empty on a rank that sees no values.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/joined.hpp"
 
 namespace ladder {
 
