@@ -128,8 +128,8 @@ class Family {
 
   TokenEmbedding token_embedding(const ParameterMaker& make, Unit& unit, const Parts& parts) const;
 
-  // Maps tokens [B, T] int64 to [B, T, C]. `weights` are own parts of the token embedding [V, C], which
-  // the layer may have in any place.
+  // Maps tokens [B, T] int64 to [B, T, C]. `weights` are this process's parts of the token embedding
+  // [V, C], wherever its unit lists them.
   struct Embedding {
     Layer layer;
     std::vector<at::Tensor> weights;

@@ -11,10 +11,10 @@
 //   branch    passes x to both               adds up the gradients
 //   sum       adds up the partial products   passes the gradient to both
 //
-// (Megatron-LM's f and g, Shoeybi et al., arXiv 1909.08053.) Of more parts, the branches have branches
-// of their own, by the tree of tree_sum.hpp over all parts. So the bits depend on how many parts there are,
-// and not on who computes which of them: one process computes all, and neighboring ranks that own
-// equally many, a power of two, add up their own and then each other's (Zhang et al., arXiv
+// (Megatron-LM's f and g, Shoeybi et al., arXiv 1909.08053.) Of more parts, the branches have
+// branches of their own, by the tree of tree_sum.hpp over all parts. So the bits depend on how many
+// parts there are, not on who computes which: one process computes all, and neighboring ranks that
+// own equally many, a power of two, add up their own and then each other's (Zhang et al., arXiv
 // 2511.17826). Of P parts, the partial products of log2 P wait at a time, and as many gradients.
 //
 // One part is the layer itself: nothing branches, and nothing is added.
@@ -54,8 +54,8 @@ inline std::int64_t part_begin(std::int64_t numel, int index, int total) {
 // x for two branches. No copy is made.
 std::pair<at::Tensor, at::Tensor> branch(const at::Tensor& x);
 
-// The branches and sums among owners of parts: x as it is, whose gradient all of them add up; and the
-// sum of what all of them have.
+// The branches and sums among owners of parts: x as it is, whose gradient all of them add up; and
+// the sum of what all of them have.
 at::Tensor branch_to_owners(const at::Tensor& x, const Parts& parts);
 at::Tensor sum_of_owners(const at::Tensor& own, const Parts& parts);
 

@@ -8,10 +8,10 @@
 // numbers only at the same alignment: at a multiple of 16 elements if all is fp32, of 32 if
 // parameters take 16 bits. On a GPU it is a multiple of 256 bytes: up to there, cuBLAS looks at an
 // address before it chooses a kernel. A unit's length is a multiple of the number that the caller
-// passes, so that it can be cut into equal slices. In a unit that is cut into parts, each part begins
+// passes, so that it can be cut into equal slices. If a unit is cut into parts, each of them begins
 // at a norm block (norm.hpp), as if it began a unit: then the blocks are those of any rank that has
-// only some parts. Padding is part of every buffer with this
-// layout, is always zero, and counts in all figures of memory and traffic.
+// only some parts. Padding is part of every buffer with this layout, is always zero, and counts in
+// all figures of memory and traffic.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -65,12 +65,16 @@ StateTensors staged_tensors(const std::map<std::string, TensorPlace>& places, co
   return state;
 }
 
+// As the layers have them: in parts, if layers are cut.
+StateTensors parameters_of(const StagePlan& plan, const FlatModel& model, const Mesh& mesh) {
+  return in_fp32(staged_tensors(places_of(plan, {""}, model.named_params()), mesh,
+                                plan.layout.precision.params));
+}
+
 }  // namespace
 
 StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh) {
-  return in_fp32(joined(staged_tensors(places_of(plan, {""}, model.named_params()), mesh,
-                                       plan.layout.precision.params),
-                        parts_of(plan.whole)));
+  return joined(parameters_of(plan, model, mesh), parts_of(plan.whole));
 }
 
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
@@ -83,7 +87,7 @@ TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer&
     for (const NamedTensor& tensor : named_views(model.layout(), flat))
       own.push_back({tensor.name + suffixes.back(), tensor.tensor});
   }
-  StateTensors parameters = stage_parameters(plan, model, mesh);
+  StateTensors parameters = parameters_of(plan, model, mesh);
   if (optimizer.masters().defined()) {
     const auto masters = named_views(model.layout(), optimizer.masters());
     parameters =
