@@ -10,15 +10,28 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "common/data/batch.hpp"
+#include "common/model/model.hpp"
+#include "common/model/parts.hpp"
+#include "step0_single_gpu/cross_entropy_in_parts.hpp"
 
 namespace ladder {
 
+// What a model's forward has returned, and which parts of it that is (common/model/parts.hpp).
+struct Outputs {
+  Outputs(at::Tensor all, VocabParts which = {})  // NOLINT(*-explicit-*)
+      : values(std::move(all)), parts(std::move(which)) {}
+  operator const at::Tensor&() const { return values; }  // NOLINT(*-explicit-*)
+  at::Tensor values;
+  VocabParts parts;
+};
+
 struct Objective {
   std::function<std::int64_t(const Microbatches& batch)> count;
-  // outputs: what the model's forward returned for these tokens. Returns [], differentiable.
-  std::function<at::Tensor(const at::Tensor& outputs, const Microbatch& microbatch)> loss_sum;
+  // Returns [], differentiable. Outputs are a tensor for all who need not know of parts.
+  std::function<at::Tensor(const Outputs& outputs, const Microbatch& microbatch)> loss_sum;
 };
 
 // Sum over targets of -log softmax(logits)[target], in nats; kIgnoredTarget adds nothing, so the
@@ -27,21 +40,26 @@ struct Objective {
 // or fp16, and kernels compute the same in one pass (cross_entropy_on_gpu.hpp).
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
-// Next-token prediction: cross_entropy_sum() of logits [B, T, V]; counts target tokens.
+// Next-token prediction: the cross-entropy of logits [B, T, V], or of parts of their vocabulary
+// (cross_entropy_in_parts.hpp); counts target tokens.
 inline const Objective kNextToken = {
     .count = [](const Microbatches& batch) { return batch.num_targets(); },
-    .loss_sum = [](const at::Tensor& logits,
-                   const Microbatch& m) { return cross_entropy_sum(logits, m.targets); },
+    .loss_sum =
+        [](const Outputs& logits, const Microbatch& m) {
+          return logits.parts.total == 1 ? cross_entropy_sum(logits, m.targets)
+                                         : cross_entropy_sum(logits, m.targets, logits.parts);
+        },
 };
 
 // A forward and an objective in one: returns the summed loss [] of a microbatch, differentiable.
 using LossSum = std::function<at::Tensor(const Microbatch& microbatch)>;
 
-// The LossSum of any model that has forward(tokens). Lifetime: `model` outlives the result.
+// The LossSum of any model that has forward(tokens) and parts_of(). Lifetime: `model` outlives the
+// result.
 template <class AnyModel>
 LossSum loss_of(AnyModel& model, const Objective& objective) {
   return [&model, objective](const Microbatch& microbatch) {
-    return objective.loss_sum(model.forward(microbatch.tokens), microbatch);
+    return objective.loss_sum({model.forward(microbatch.tokens), parts_of(model)}, microbatch);
   };
 }
 

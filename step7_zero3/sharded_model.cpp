@@ -112,4 +112,8 @@ const std::vector<NamedTensor>& ShardedModel::leaves() const {
   return state_->units_.leaves();
 }
 
+const VocabParts& ShardedModel::parts() const {
+  return state_->model_.parts;
+}
+
 }  // namespace ladder

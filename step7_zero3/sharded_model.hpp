@@ -53,10 +53,15 @@ class ShardedModel {
   const ShardPlan& plan() const;
   const at::Tensor& param_shard() const;  // [plan().numel]
   const std::vector<NamedTensor>& leaves() const;
+  const VocabParts& parts() const;  // as a Model's
 
  private:
   struct State;  // what it knows, and what it does with it: sharded_model.cpp
   std::unique_ptr<State> state_;
 };
+
+inline const VocabParts& parts_of(const ShardedModel& model) {
+  return model.parts();
+}
 
 }  // namespace ladder

@@ -20,7 +20,10 @@ namespace ladder::step8 {
 namespace {
 
 // The messages of a stage: each of its chunks receives what the chunk before it, in this direction,
-// has made of a microbatch, and sends its own result on.
+// has made of a microbatch, and sends its own result on. In between, tensor ranks add up what each
+// has computed of a layer: twice in a block, where its attention and its MLP end in forward and begin
+// in backward; once where the embedding ends, and where the head begins; and of the loss, three
+// numbers of each token for each of them.
 class Messages {
  public:
   Messages(SendPlan& plan, const TrainOptions& options, const Place& place, const PipelineCut& cut)
@@ -29,6 +32,7 @@ class Messages {
   void forward() {
     for (const std::size_t chunk : cut_.chunks_on(place_.stage)) {
       if (chunk > 0) receive(StepPhase::kBeforeForward, cut_.chunks[chunk].front(), -1);
+      for (const std::int64_t layer : cut_.chunks[chunk]) forward_of(layer);
       if (chunk + 1 < cut_.chunks.size())
         send(StepPhase::kAfterForward, cut_.chunks[chunk].back(), 1);
     }
@@ -37,14 +41,50 @@ class Messages {
     for (const std::size_t chunk : cut_.chunks_on(place_.stage)) {
       if (chunk + 1 < cut_.chunks.size())
         receive(StepPhase::kBeforeBackward, cut_.chunks[chunk].back(), 1);
+      for (auto layer = cut_.chunks[chunk].rbegin(); layer != cut_.chunks[chunk].rend(); ++layer)
+        backward_of(*layer);
       if (chunk > 0) send(StepPhase::kAfterBackward, cut_.chunks[chunk].front(), -1);
     }
   }
 
  private:
+  bool is_head(std::int64_t layer) const { return layer == options_.model.layers + 1; }
+  std::int64_t tokens() const {  // of a full microbatch
+    return batch_shape(options_).rows_per_sample * options_.data.microbatch_size *
+           options_.model.context;
+  }
+  void forward_of(std::int64_t layer) {
+    if (is_head(layer)) {
+      sum(StepPhase::kAfterForward, layer, 3 * place_.mesh.num_tensor_ranks * tokens(), 4);
+    } else {
+      sum_activations(StepPhase::kAfterForward, layer, layer == 0 ? 1 : 2);
+    }
+  }
+  void backward_of(std::int64_t layer) {
+    if (layer == 0) return;
+    if (!is_head(layer) && options_.model.recompute == Recompute::kBlocks)
+      sum_activations(StepPhase::kBeforeBackward, layer, 2);
+    sum_activations(StepPhase::kAfterBackward, layer, is_head(layer) ? 1 : 2);
+  }
+  void sum_activations(StepPhase phase, std::int64_t layer, int times) {
+    for (int i = 0; i < times; ++i)
+      sum(phase, layer, tokens() * options_.model.channels, options_.model.precision.param_bytes());
+  }
+  void sum(StepPhase phase, std::int64_t layer, std::int64_t numel, std::int64_t element_bytes) {
+    if (place_.mesh.num_tensor_ranks == 1) return;
+    plan_.each_microbatch({.phase = phase,
+                           .layer = static_cast<int>(layer),
+                           .operation = CommOp::kAllReduce,
+                           .numel = numel,
+                           .element_bytes = element_bytes,
+                           .group = place_.tensor_ranks()},
+                          /*full_rows=*/options_.data.microbatch_size);
+  }
+
   // The ranks of two neighboring stages, of which this is the first.
   RankGroup with_neighbor(int step) const {
-    const int neighbor = (place_.stage + step + place_.num_stages) % place_.num_stages;
+    const int num_stages = place_.mesh.num_stages;
+    const int neighbor = (place_.stage + step + num_stages) % num_stages;
     const RankGroup stages = place_.stages();
     return {.first = stages.first + place_.stage * stages.stride,
             .stride = (neighbor - place_.stage) * stages.stride,
@@ -57,11 +97,10 @@ class Messages {
                            .group = with_neighbor(step)});
   }
   void send(StepPhase phase, std::int64_t layer, int step) {
-    const std::int64_t rows = batch_shape(options_).rows_per_sample * options_.data.microbatch_size;
     plan_.each_microbatch({.phase = phase,
                            .layer = static_cast<int>(layer),
                            .operation = CommOp::kSend,
-                           .numel = rows * options_.model.context * options_.model.channels,
+                           .numel = tokens() * options_.model.channels,
                            .element_bytes = options_.model.precision.param_bytes(),
                            .wait = Wait::kForNothing,
                            .group = with_neighbor(step)},
@@ -153,11 +192,12 @@ double most_activations(const TrainOptions& options, const Place& place, const P
   const auto message = static_cast<double>(rows * options.model.context * options.model.channels *
                                            options.model.precision.param_bytes());
   const auto with = [&](std::int64_t num_microbatches) {
-    const PipelinePlan plan = plan_pipeline(pipeline.schedule, place.num_stages, num_microbatches,
-                                            static_cast<int>(pipeline.chunks_per_stage));
+    const PipelinePlan plan =
+        plan_pipeline(pipeline.schedule, place.mesh.num_stages, num_microbatches,
+                      static_cast<int>(pipeline.chunks_per_stage));
     return most_bytes_on_stage(plan, place.stage, chunks, message);
   };
-  const std::int64_t p = place.num_stages, few = 2 * p * (pipeline.chunks_per_stage + 1);
+  const std::int64_t p = place.mesh.num_stages, few = 2 * p * (pipeline.chunks_per_stage + 1);
   const std::int64_t more = options.data.num_microbatches - few;
   if (more <= 0) return with(options.data.num_microbatches);
   const double of_few = with(few);
@@ -166,46 +206,69 @@ double most_activations(const TrainOptions& options, const Place& place, const P
 
 }  // namespace
 
-std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world_size, int rank) {
+std::optional<std::int64_t> working_bytes_at(const TrainOptions& options, const Place& place) {
   if (options.get<PipelineOptions>().docs_per_step > 0) return std::nullopt;
-  const Place place = place_of(options, world_size, rank);
-  const StagePlan plan = plan_stage(options, place.num_stages, place.stage);
+  const StagePlan plan = plan_stage(options, place);
   const std::int64_t bytes_each = options.model.precision.grad_bytes();
-  const double buckets = fold_bytes(options, plan.layout.numel, bytes_each, place.num_replicas);
+  const int num_replicas = place.mesh.num_replicas;
+  const double buckets = fold_bytes(options, plan.layout.numel, bytes_each, num_replicas);
   const double tied = plan.tied ? fold_bytes(options, plan.tied->numel, bytes_each, 2) : 0;
   const double saved = 4.0 * static_cast<double>(largest_unit(plan.layout));
   return ladder::working_bytes(options, most_activations(options, place, plan.cut),
                                {buckets, std::max(tied, saved)});
 }
 
+Place place_of(const TrainOptions& options, const MeshShape& mesh, int rank) {
+  const auto total = static_cast<int>(options.model.product_parts);
+  const int own = total / mesh.num_tensor_ranks, tensor_rank = mesh.tensor_rank_of(rank);
+  return {mesh,
+          mesh.stage_of(rank),
+          mesh.replica_of(rank),
+          tensor_rank,
+          {.total = total, .first = tensor_rank * own, .own = own}};
+}
+
 Place place_of(const TrainOptions& options, int world_size, int rank) {
-  const MeshShape mesh = mesh_shape(world_size, num_stages_of(options, world_size));
-  return {mesh.num_stages, mesh.stage_of(rank), mesh.num_replicas, mesh.replica_of(rank)};
+  return place_of(options, mesh_of(options, world_size), rank);
+}
+
+StagePlan plan_stage(const TrainOptions& options, const Place& place) {
+  return ladder::plan_stage(options, place.mesh.num_stages, place.stage, place.parts);
 }
 
 RankGroup Place::replicas() const {
-  return {.first = MeshShape{num_stages, num_replicas}.rank_of(stage, 0), .size = num_replicas};
+  return {.first = mesh.rank_of(stage, 0, tensor_rank),
+          .stride = mesh.num_tensor_ranks,
+          .size = mesh.num_replicas};
 }
 
 RankGroup Place::stages() const {
-  const MeshShape mesh{num_stages, num_replicas};
-  const int first = mesh.rank_of(0, replica);
-  return {.first = first, .stride = mesh.rank_of(1, replica) - first, .size = num_stages};
+  return {.first = mesh.rank_of(0, replica, tensor_rank),
+          .stride = mesh.num_replicas * mesh.num_tensor_ranks,
+          .size = mesh.num_stages};
 }
 
-StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
-  const Place place = place_of(options, world_size, rank);
-  const std::int64_t own = plan_stage(options, place.num_stages, place.stage).layout.numel;
+RankGroup Place::tensor_ranks() const {
+  return {.first = mesh.rank_of(stage, replica), .size = mesh.num_tensor_ranks};
+}
+
+RankGroup Place::model_ranks() const {
+  return {.first = mesh.rank_of(0, replica),
+          .stride = mesh.num_replicas * mesh.num_tensor_ranks,
+          .size = mesh.ranks_per_replica(),
+          .neighbors = mesh.num_tensor_ranks};
+}
+
+StateBytes state_bytes_at(const TrainOptions& options, const Place& place) {
+  const std::int64_t own = plan_stage(options, place).layout.numel;
   const Precision& precision = options.model.precision;
   return {.parameters = precision.param_bytes() * own,
           .gradients = precision.grad_bytes() * own,
           .optimizer = optimizer_bytes(options, own)};
 }
 
-OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank) {
-  const Place place = place_of(options, world_size, rank);
-  const auto own =
-      static_cast<double>(plan_stage(options, place.num_stages, place.stage).layout.numel);
+OptimizerWork optimizer_work_at(const TrainOptions& options, const Place& place) {
+  const auto own = static_cast<double>(plan_stage(options, place).layout.numel);
   return {.updated = own, .normed = 2 * own};
 }
 
@@ -214,11 +277,10 @@ void add_forward_sends(SendPlan& plan, const TrainOptions& options, const Place&
   Messages(plan, options, place, cut).forward();
 }
 
-std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
-                        int rank) {
-  const Place place = place_of(options, world_size, rank);
-  const StagePlan stage = plan_stage(options, place.num_stages, place.stage);
-  const RankGroup stages = place.stages();
+std::vector<Send> sends_at(const TrainOptions& options, const StepsTaken& steps,
+                           const Place& place) {
+  const StagePlan stage = plan_stage(options, place);
+  const RankGroup stages = place.stages(), all = place.model_ranks();
   const RankGroup ends = {
       .first = stages.first, .stride = (stages.size - 1) * stages.stride, .size = 2};
 
@@ -244,11 +306,28 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
                     .element_bytes = grad_bytes,
                     .group = ends});
   }
-  plan.sum_of_doubles(StepPhase::kGradients, stage.num_norm_blocks, stages);
-  plan.sum_of_doubles(StepPhase::kEnd, stage.num_norm_blocks, stages);
+  plan.sum_of_doubles(StepPhase::kGradients, stage.num_norm_blocks, all);
+  plan.sum_of_doubles(StepPhase::kEnd, stage.num_norm_blocks, all);
   plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums);
-  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums, stages);
+  plan.sum_of_doubles(StepPhase::kEnd, kNumStepSums, all);
   return plan.sends();
+}
+
+std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world_size, int rank) {
+  return working_bytes_at(options, place_of(options, world_size, rank));
+}
+
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
+  return state_bytes_at(options, place_of(options, world_size, rank));
+}
+
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank) {
+  return optimizer_work_at(options, place_of(options, world_size, rank));
+}
+
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank) {
+  return sends_at(options, steps, place_of(options, world_size, rank));
 }
 
 Tries tries(const TrainOptions& options, int world_size) {

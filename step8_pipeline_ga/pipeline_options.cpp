@@ -89,7 +89,7 @@ void PipelineOptions::finalize(TrainOptions& options) {
 
 void PipelineOptions::shape_batch(BatchShape& batch) const {
   batch.flushes_per_step = accumulation;
-  batch.stages_per_replica = num_stages;
+  batch.ranks_per_replica = num_stages;
   if (accumulation > 1) batch.multiplied += concat(", --accumulation ", accumulation);
   batch.has_fixed_size = docs_per_step == 0;
 }

@@ -1,6 +1,7 @@
 // Step 8: the model is cut into stages, and microbatches flow through them.
 #pragma once
 
+#include "common/comm/mesh.hpp"
 #include "common/train/trainer.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
@@ -8,6 +9,11 @@
 #include "step8_pipeline_ga/runner/step_objective.hpp"
 
 namespace ladder::step8 {
+
+// The places of so many ranks. Throws UsageError as num_stages_of() does.
+inline MeshShape mesh_of(const TrainOptions& options, int world_size) {
+  return mesh_shape(world_size, num_stages_of(options, world_size));
+}
 
 // Trains for what make_objective makes. Collective. Throws UsageError naming --pipeline-stages if the
 // stages do not divide the ranks, or there are fewer microbatches or blocks than stages.
@@ -63,7 +69,7 @@ inline Trainer trainer() {
       .sends = sends,
       .working_bytes = working_bytes,
       .optimizer_work = optimizer_work,
-      .num_stages = num_stages_of,
+      .mesh = mesh_of,
       .schedule = schedule_json,
       .bubble = bubble,
       .tries = tries,

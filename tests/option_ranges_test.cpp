@@ -98,7 +98,7 @@ Trainer step_with() {
       .train = nullptr,
       .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
       .sends = [](const TrainOptions&, const StepsTaken&, int, int) { return std::vector<Send>(); },
-      .num_stages = step8::trainer().num_stages};
+      .mesh = step8::trainer().mesh};
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
   trainer.options.own =
       step_options<OracleOptions, HangOptions, BucketOptions, ShardOptions, PrefetchOptions,

@@ -162,7 +162,7 @@ Model build_layers(const ModelOptions& options, std::uint64_t seed, const Parts&
   }
   const MemoryScope scope(MemoryCategory::kParameters);
   const ParameterMaker make(derive_seed(seed, "model"), device, family->options());
-  Model model;
+  Model model = {{}, {parts, options.vocab_size}};
   std::vector<at::Tensor> embedding;
   for (const std::int64_t layer : layers) {
     if (layer == 0) {

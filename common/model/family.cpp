@@ -188,11 +188,8 @@ double residual_std(const ModelOptions& options) {
 TokenEmbedding Family::token_embedding(const ParameterMaker& make, Unit& unit,
                                        const Parts& parts) const {
   const std::int64_t V = options_.vocab_size, C = options_.channels;
-  TokenEmbedding embedding = {
-      make.normal(unit, traits_.embedding_name(), {V, C}, {.n = V, .inner = C}, parts), {}, parts};
-  for (int part = parts.first; part < parts.first + parts.own; ++part)
-    embedding.begins.push_back(part_begin(V, part, parts.total));
-  return embedding;
+  return {make.normal(unit, traits_.embedding_name(), {V, C}, {.n = V, .inner = C}, parts),
+          {parts, V}};
 }
 
 at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
@@ -200,7 +197,7 @@ at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
   const auto part = [&](int i) {
     const auto index = static_cast<std::size_t>(i);
     const std::int64_t num_tokens = weights[index].size(0);
-    const at::Tensor own = tokens - begins[index];
+    const at::Tensor own = tokens - parts.begin(parts.first + i);
     const at::Tensor is_other = own.lt(0).logical_or_(own.ge(num_tokens)).unsqueeze(-1);
     return look_up(weights[index], own.clamp(0, num_tokens - 1)).masked_fill(is_other, 0);
   };

@@ -64,9 +64,8 @@ class ParameterMaker {
 // Looks up tokens [...] int64 in parts of a vocabulary: [..., C]. A part has the rows of its own
 // tokens, and adds zeros for others.
 struct TokenEmbedding {
-  std::vector<at::Tensor> weights;   // [V, C], or this process's parts of it
-  std::vector<std::int64_t> begins;  // the first token of each
-  Parts parts;
+  std::vector<at::Tensor> weights;  // [V, C], or this process's parts of it
+  VocabParts parts;
   at::Tensor operator()(const at::Tensor& tokens) const;
 };
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/core/unit.hpp"
+#include "common/model/parts.hpp"
 
 namespace ladder {
 
@@ -30,11 +31,16 @@ struct Layer {
 
 struct Model {
   std::vector<Layer> layers;
+  VocabParts parts = {};  // which parts of its layers are here, and of its logits
 
   at::Tensor forward(const at::Tensor& input) const;  // through all layers, from first to last
   std::vector<Unit> units() const;                    // of the layers, in their order
   std::vector<NamedTensor> leaves() const;            // of the units, in their order
 };
+
+inline const VocabParts& parts_of(const Model& model) {
+  return model.parts;
+}
 
 // Marks the layer's backward in a trace: it begins when the gradient of its output is there, and
 // ends when the next mark begins.

@@ -51,6 +51,13 @@ inline std::int64_t part_begin(std::int64_t numel, int index, int total) {
   return numel * index / total;
 }
 
+// Parts of a vocabulary: which tokens' rows, or logits, a process has.
+struct VocabParts : Parts {
+  std::int64_t vocab_size = 0;  // of all parts together
+  // The first token of part `index`; of part `total`, the end.
+  std::int64_t begin(int index) const { return part_begin(vocab_size, index, total); }
+};
+
 // x for two branches. No copy is made.
 std::pair<at::Tensor, at::Tensor> branch(const at::Tensor& x);
 

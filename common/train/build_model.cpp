@@ -17,14 +17,16 @@ Model build_model(const TrainOptions& options, FlatModel& flat) {
   return model_builder(options)([&](const Unit& unit) { flat.add(unit); }, at::kCPU);
 }
 
-FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers) {
-  const Model shapes = build_layers(options.model, options.seed, layers, /*on_unit=*/{}, at::kMeta);
+FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers,
+                     const Parts& parts) {
+  const Model shapes =
+      build_layers(options.model, options.seed, parts, layers, /*on_unit=*/{}, at::kMeta);
   return plan_flat_layout(shapes.units(), /*unit_multiple=*/1, options.device);
 }
 
 Model build_model(const TrainOptions& options, const std::vector<std::int64_t>& layers,
-                  FlatModel& flat) {
-  return build_layers(options.model, options.seed, layers,
+                  const Parts& parts, FlatModel& flat) {
+  return build_layers(options.model, options.seed, parts, layers,
                       [&](const Unit& unit) { flat.add(unit); });
 }
 

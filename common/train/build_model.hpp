@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/model/model.hpp"
+#include "common/model/parts.hpp"
 #include "common/optim/flat_layout.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/train/options/options.hpp"
@@ -18,9 +19,10 @@ ModelBuilder model_builder(const TrainOptions& options);
 // elements. Allocates no tensor.
 FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1);
 
-// The layout of a part of the model: these layers of its list, in ascending order
-// (build_layers.hpp).
-FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers);
+// The layout of a piece of the model: these layers of its list, in ascending order, and of what is
+// cut in them, these parts (build_layers.hpp).
+FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers,
+                     const Parts& parts);
 
 // The same options for a model that is all fp32.
 TrainOptions in_fp32(TrainOptions options);
@@ -29,6 +31,6 @@ TrainOptions in_fp32(TrainOptions options);
 // memory of their own. Throws CheckError if the layout of `flat` differs.
 Model build_model(const TrainOptions& options, FlatModel& flat);
 Model build_model(const TrainOptions& options, const std::vector<std::int64_t>& layers,
-                  FlatModel& flat);
+                  const Parts& parts, FlatModel& flat);
 
 }  // namespace ladder

@@ -72,9 +72,9 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
 std::string describe_step(const TrainOptions& options, const Trainer& trainer,
                           std::int64_t num_parameters, int world_size) {
   const BatchShape batch = batch_shape(options);
-  const int num_stages = trainer.num_stages(options, world_size);
-  const std::int64_t num_replicas = world_size / num_stages * batch.replicas_per_rank;
-  const std::int64_t rows = batch.rows_per_sample * rows_per_step(options, world_size / num_stages);
+  const MeshShape mesh = trainer.mesh(options, world_size);
+  const std::int64_t num_replicas = mesh.num_replicas * batch.replicas_per_rank;
+  const std::int64_t rows = batch.rows_per_sample * rows_per_step(options, mesh.num_replicas);
   std::string text = concat(options.step, " on ", count_of(world_size, "rank"), "\n");
   text += concat("parameters          ", num_parameters, "\n");
   text += concat("tokens per step     ", batch.has_fixed_size ? "" : "at least ",
@@ -88,8 +88,11 @@ std::string describe_step(const TrainOptions& options, const Trainer& trainer,
                    ": --warmup-steps ", options.lr.warmup_steps, " of --steps ", options.num_steps,
                    "\n");
   if (trainer.role == RankRole::kStage)
-    text += concat("pipeline            ", count_of(num_stages, "stage"), ", ",
-                   count_of(world_size / num_stages, "replica"), "\n");
+    text += concat("pipeline            ", count_of(mesh.num_stages, "stage"),
+                   mesh.num_tensor_ranks > 1
+                       ? concat(" of ", count_of(mesh.num_tensor_ranks, "tensor rank"))
+                       : "",
+                   ", ", count_of(mesh.num_replicas, "replica"), "\n");
   return text + trainer.groups(options, world_size);
 }
 
@@ -206,13 +209,12 @@ std::string describe_start(const TrainOptions& options, const Trainer& trainer, 
 std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
   check_is_countable(options);
   const std::int64_t num_parameters = layout_of(options).num_parameters;
-  const int num_stages = trainer.num_stages(options, world_size);
   std::string text = describe_step(options, trainer, num_parameters, world_size);
-  const MeshShape mesh = mesh_shape(world_size, num_stages);
+  const MeshShape mesh = trainer.mesh(options, world_size);
   std::vector<std::optional<std::int64_t>> working;  // by stage; other replicas need the same
-  for (int stage = 0; stage < num_stages; ++stage)
+  for (int stage = 0; stage < mesh.num_stages; ++stage)
     working.push_back(trainer.working_bytes(options, world_size, mesh.rank_of(stage, 0)));
-  if (num_stages > 1) {
+  if (mesh.num_stages > 1) {
     text += describe_ranks(world_size, [&](int rank) -> RankLines {
       return {{"computes", concat("stage ", mesh.stage_of(rank),
                                   mesh.num_replicas > 1 ? ", and sum its gradients" : "")}};
@@ -227,28 +229,27 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   const auto bytes = static_cast<std::int64_t>(saved);
   return text + concat("Of what comes on top, a microbatch's forward keeps ", bytes, " bytes (",
                        format_bytes(bytes), ") for its backward",
-                       num_stages > 1 ? ", on all stages together" : "",
+                       mesh.ranks_per_replica() > 1 ? ", on all its ranks together" : "",
                        "; a run reports the peak.\n");
 }
 
 Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world_size) {
   check_is_countable(options);
-  const int num_stages = trainer.num_stages(options, world_size);
+  const MeshShape mesh = trainer.mesh(options, world_size);
   const std::int64_t rows_each = batch_shape(options).rows_per_sample;
   Json ranks = Json::array();
-  for (int stage = 0; stage < num_stages; ++stage)
-    ranks.push_back(stage_json(options, trainer, world_size,
-                               mesh_shape(world_size, num_stages).rank_of(stage, 0)));
+  for (int stage = 0; stage < mesh.num_stages; ++stage)
+    ranks.push_back(stage_json(options, trainer, world_size, mesh.rank_of(stage, 0)));
   return {{"step", options.step},
           {"world_size", world_size},
           {"role", to_string(trainer.role)},
-          {"stages", num_stages},
+          {"stages", mesh.num_stages},
+          {"tensor_ranks", mesh.num_tensor_ranks},
           {"parameters", layout_of(options).num_parameters},
           {"vocabulary", options.model.vocab_size},
           {"tokenizer", tokenizer_path(options.data).string()},
           {"microbatches", microbatches_per_step(options)},
-          {"tokens",
-           rows_each * rows_per_step(options, world_size / num_stages) * options.model.context},
+          {"tokens", rows_each * rows_per_step(options, mesh.num_replicas) * options.model.context},
           {"update_bytes", update_bytes(options)},
           {"norm_bytes", options.model.precision.grad_bytes()},
           {"layers", layers_json(options)},

@@ -76,13 +76,13 @@ Ranks ranks_here(const TrainOptions& options) {
   return {in_world, are_threads ? in_world : std::min(in_world, launched_local_ranks())};
 }
 
-MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_stages,
+MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int ranks_per_replica,
                        double num_samples) {
   const BatchShape batch = batch_shape(options);
-  const bool is_pipeline = num_stages > 1;
-  const int num_replicas = ranks.in_world / num_stages;
+  const bool is_cut = ranks_per_replica > 1;
+  const int num_replicas = ranks.in_world / ranks_per_replica;
   // Stages differ, and which of them are here is not known: they count if it is all of them.
-  const double replicas_here = !is_pipeline                   ? ranks.here
+  const double replicas_here = !is_cut                        ? ranks.here
                                : ranks.here == ranks.in_world ? num_replicas
                                                               : 0;
   const double num_readers = 1.0 * num_replicas * batch.num_data_parts;
@@ -99,7 +99,7 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_
   const Precision& precision = options.model.precision;
   const std::int64_t bytes_each =
       precision.param_bytes() + precision.grad_bytes() + optimizer_bytes(options, 1);
-  const double shares_here = is_pipeline ? replicas_here : 1.0 * ranks.here / ranks.in_world;
+  const double shares_here = is_cut ? replicas_here : 1.0 * ranks.here / ranks.in_world;
   need.state = shares_here * bytes_each * num_elements(options);
   return need;
 }
@@ -107,15 +107,15 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_
 void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,
                   double limit_bytes) {
   check_is_countable(options);
-  const int num_stages = trainer.num_stages(options, ranks.in_world);
-  MemoryNeed need = memory_need(options, ranks, num_stages);
-  // Without stages, all ranks are alike.
-  if (need.state <= limit_bytes && num_stages == 1 && options.device.is_cpu()) {
+  const int per_replica = trainer.mesh(options, ranks.in_world).ranks_per_replica();
+  MemoryNeed need = memory_need(options, ranks, per_replica);
+  // With whole replicas, all ranks are alike.
+  if (need.state <= limit_bytes && per_replica == 1 && options.device.is_cpu()) {
     const StateBytes state = trainer.state_bytes(options, ranks.in_world, /*rank=*/0);
     need.state = ranks.here * static_cast<double>(state.total());
   }
   if (need.state <= limit_bytes && need.total() > limit_bytes) {
-    const MemoryNeed of_data = memory_need(options, ranks, num_stages, count_samples(options));
+    const MemoryNeed of_data = memory_need(options, ranks, per_replica, count_samples(options));
     need.activations = of_data.activations;
     need.tokens = of_data.tokens;
   }

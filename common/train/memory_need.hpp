@@ -27,7 +27,7 @@ struct MemoryNeed {
 
 // On a GPU, only tokens are in host memory. All ranks together read no more samples at a time than
 // the data has. The state is one replica's, cut evenly over the ranks: what every step needs.
-MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_stages = 1,
+MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int ranks_per_replica = 1,
                        double num_samples = std::numeric_limits<double>::infinity());
 
 // Throws UsageError naming the options and both sizes if the run needs more than these bytes; and

@@ -69,7 +69,7 @@ TEST(MemoryNeed, CountsEveryRankOfThisMachine) {
 TEST(MemoryNeed, OfAPipelineIsThatOfItsReplicas) {
   const TrainOptions o = options_of({});
   const MemoryNeed one = memory_need(o, {});
-  EXPECT_EQ(memory_need(o, {2, 2}, /*num_stages=*/2).activations, one.activations);
+  EXPECT_EQ(memory_need(o, {2, 2}, /*ranks_per_replica=*/2).activations, one.activations);
   EXPECT_EQ(memory_need(o, {4, 4}, 2).activations, 2 * one.activations);
   EXPECT_EQ(memory_need(o, {4, 4}, 2).state, 2 * one.state);
   EXPECT_EQ(memory_need(o, {4, 2}, 2).state, 0);  // these two may be small stages

@@ -142,6 +142,7 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
         "widened for them takes time");
   report_.num_replicas = mesh.num_replicas();
   report_.num_stages = mesh.num_stages();
+  report_.num_tensor_ranks = mesh.num_tensor_ranks();
 }
 
 void Run::resume(TrainState state) {

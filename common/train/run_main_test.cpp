@@ -48,7 +48,9 @@ Trainer trainer_of(Train train) {
 TEST(DryRunJson, ListsARankForEachStageOfAReplica) {
   Trainer trainer = trainer_of(nullptr);
   EXPECT_EQ(dry_run_json(trainer.options, trainer, 6)["ranks"].size(), 1u);
-  trainer.num_stages = [](const TrainOptions&, int world_size) { return world_size / 2; };
+  trainer.mesh = [](const TrainOptions&, int world_size) {
+    return mesh_shape(world_size, world_size / 2);
+  };
   const Json json = dry_run_json(trainer.options, trainer, 6);
   EXPECT_EQ(json["stages"], 3);
   EXPECT_EQ(json["ranks"].size(), 3u);

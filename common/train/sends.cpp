@@ -26,8 +26,7 @@ const char* wait_name(Wait wait) {
 Sent once(const Send& send, std::int64_t numel, int rank, const Machines& machines) {
   const RankGroup& group = send.group;
   std::vector<int> members;
-  for (int i = 0; i < group.size && !machines.is_one(); ++i)
-    members.push_back(group.first + i * group.stride);
+  for (int i = 0; i < group.size && !machines.is_one(); ++i) members.push_back(group.rank(i));
   const int peer = send.operation == CommOp::kSend ? 1 : 0;  // the receiver, or rank 0
   return sent_by(send.operation, numel, send.element_bytes, group.size, group.place_of(rank), peer,
                  machines.of_part(members));
@@ -66,19 +65,20 @@ Json to_json(const std::vector<Send>& sends, int rank, const Machines& machines)
   for (const Send& send : sends) {
     const auto [traffic, links] = once(send, send.numel, rank, machines);
     const OpTraffic& sent = traffic[send.operation];
-    json.push_back({{"phase", phase_name(send.phase)},
-                    {"layer", send.layer},
-                    {"operation", to_string(send.operation)},
-                    {"elements", send.numel},
-                    {"element_bytes", send.element_bytes},
-                    {"wait", wait_name(send.wait)},
-                    {"needed_by", send.needed_by},
-                    {"group", {send.group.first, send.group.stride, send.group.size}},
-                    {"bytes_sent", sent.bytes_sent},
-                    {"messages", sent.messages},
-                    {"inside", use_json(links.inside)},
-                    {"outside", use_json(links.outside)},
-                    {"times", send.times}});
+    json.push_back(
+        {{"phase", phase_name(send.phase)},
+         {"layer", send.layer},
+         {"operation", to_string(send.operation)},
+         {"elements", send.numel},
+         {"element_bytes", send.element_bytes},
+         {"wait", wait_name(send.wait)},
+         {"needed_by", send.needed_by},
+         {"group", {send.group.first, send.group.stride, send.group.size, send.group.neighbors}},
+         {"bytes_sent", sent.bytes_sent},
+         {"messages", sent.messages},
+         {"inside", use_json(links.inside)},
+         {"outside", use_json(links.outside)},
+         {"times", send.times}});
   }
   return json;
 }

@@ -45,10 +45,15 @@ enum class Wait {
   kForNothing,  // only others wait for it
 };
 
-// The ranks first, first + stride, first + 2 · stride …
+// The ranks first, first + stride, first + 2 · stride …, each of them perhaps with its next
+// neighbors: in twos, first, first + 1, first + stride, first + stride + 1 …
 struct RankGroup {
-  int first = 0, stride = 1, size = 0;
-  int place_of(int rank) const { return size == 1 ? 0 : (rank - first) / stride; }
+  int first = 0, stride = 1, size = 0, neighbors = 1;
+  int rank(int place) const { return first + place / neighbors * stride + place % neighbors; }
+  int place_of(int rank) const {
+    if (size == 1) return 0;
+    return (rank - first) / stride * neighbors + (rank - first) % stride;
+  }
 };
 
 struct Send {

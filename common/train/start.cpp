@@ -194,8 +194,8 @@ void finalize_deal(TrainOptions& options) {
               " both say how many microbatches a step has: give only one of them");
   const BatchShape batch = batch_shape(options);
   const int num_ranks = num_ranks_of(options);
-  const int num_stages = batch.stages_per_replica == 0 ? num_ranks : batch.stages_per_replica;
-  const std::int64_t num_parts = std::max(1, num_ranks / num_stages) * batch.flushes_per_step;
+  const int per_replica = batch.ranks_per_replica == 0 ? num_ranks : batch.ranks_per_replica;
+  const std::int64_t num_parts = std::max(1, num_ranks / per_replica) * batch.flushes_per_step;
   data.num_microbatches = (data.step_microbatches + num_parts - 1) / num_parts;
   options.derived.insert("num-microbatches");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
+#include "common/comm/mesh.hpp"
 #include "common/core/json.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
@@ -24,8 +25,8 @@ using RankTheory = std::function<Result(const TrainOptions& options, int world_s
 // The defaults of a trainer: a theory with nothing to say, and a model that is not cut.
 template <class Result>
 inline constexpr auto kNothing = [](const TrainOptions& /*options*/, auto...) { return Result(); };
-inline int one_stage(const TrainOptions& /*options*/, int /*world_size*/) {
-  return 1;
+inline MeshShape all_replicas(const TrainOptions& /*options*/, int world_size) {
+  return {.num_replicas = world_size};
 }
 Json no_schedule(const TrainOptions& options, int world_size);
 
@@ -92,8 +93,8 @@ struct Trainer {
   // Whether an operation may be in flight between steps: how much scratch it holds depends on timing.
   bool (*holds_scratch)(const TrainOptions& options) = kNothing<bool>;
   RankTheory<OptimizerWork> optimizer_work = work_of_replica;
-  // The stages into which the model is cut on so many ranks.
-  int (*num_stages)(const TrainOptions& options, int world_size) = one_stage;
+  // Which places so many ranks have.
+  MeshShape (*mesh)(const TrainOptions& options, int world_size) = all_replicas;
   // Which ranks work together, a line for --dry-run; empty: nothing is said.
   std::string (*groups)(const TrainOptions& options, int world_size) = kNothing<std::string>;
   // What each stage computes in which order, as data for --dry-run --json; null: not planned.

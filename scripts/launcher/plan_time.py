@@ -128,8 +128,8 @@ class Rank:
 
     def join(self, send, done):
         """Waits, also for the others of the group that are here: the slowest decides."""
-        first, stride, size = send["group"]
-        group = range(first, first + stride * size, stride) if size > 1 else ()
+        first, stride, size, neighbors = send["group"]
+        group = [first + i // neighbors * stride + i % neighbors for i in range(size) if size > 1]
         others = [rank for rank in self.here if rank in group]
         keys = [(send["phase"], first, stride, size, send["elements"], rank) for rank in others]
         if len(others) > 1:

@@ -155,10 +155,9 @@ void Judge::judge(const Case& one, const Draw* draw) {
 Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& watch) {
   Trained trained = {{}, wanted.output.out};
   TrainOptions options = wanted;
-  const int num_stages = judged_.trainer.num_stages(options, watch.size());
   if (judged_.trainer.starts_by_broadcast)
-    options.seed +=
-        static_cast<std::uint64_t>(mesh_shape(watch.size(), num_stages).replica_of(watch.rank()));
+    options.seed += static_cast<std::uint64_t>(
+        judged_.trainer.mesh(options, watch.size()).replica_of(watch.rank()));
   const auto run = [&] {
     const MemoryReading before = read_memory();
     trained.reports.push_back(judged_.trainer.train(options, watch));
@@ -206,7 +205,7 @@ void Judge::expect_no_divergence(const Trained& trained) {
 void Judge::compare(const Case& one, bool is_drawn, const TrainOptions& options,
                     const Trained& trained) {
   const TrainReport& report = trained.reports.back();
-  const int num_replicas = comm_.size() / judged_.trainer.num_stages(options, comm_.size());
+  const int num_replicas = judged_.trainer.mesh(options, comm_.size()).num_replicas;
   const auto [known, is_new] = known_answers().try_emplace(what_);
   if (is_new) {
     known->second = ask_oracle(options, num_replicas, new_folder());

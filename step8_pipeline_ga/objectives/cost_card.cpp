@@ -16,12 +16,12 @@ namespace {
 void add_gathered_scores(SendPlan& plan, const TrainOptions& options, const step8::Place& place) {
   const auto& [kind, dpo, distillation] = options.get<ObjectiveOptions>();
   if (kind != ObjectiveKind::kSelfDistillation || distillation.scope != SinkhornScope::kBatch ||
-      place.stage + 1 < place.num_stages)
+      place.stage + 1 < place.mesh.num_stages)
     return;
   const std::int64_t rows = full_step(options).batches.rows;
   plan.each_step({.phase = StepPhase::kStart,
                   .operation = CommOp::kAllGather,
-                  .numel = rows * 2 * place.num_replicas * distillation.prototypes,
+                  .numel = rows * 2 * place.mesh.num_replicas * distillation.prototypes,
                   .element_bytes = 4},
                  rows);
 }
@@ -50,7 +50,7 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
   const bool has_masters =
       objective.kind == ObjectiveKind::kSelfDistillation && precision.has_16_bit_params();
   bytes.parameters += (precision.param_bytes() + (has_masters ? 4 : 0)) *
-                      plan_stage(options, place.num_stages, place.stage).layout.numel;
+                      step8::plan_stage(options, place).layout.numel;
   return bytes;
 }
 
@@ -60,8 +60,7 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
   const step8::Place place = step8::place_of(options, world_size, rank);
   SendPlan more(steps, place.replicas());
   if (has_second_model(objective))
-    step8::add_forward_sends(more, options, place,
-                             plan_stage(options, place.num_stages, place.stage).cut);
+    step8::add_forward_sends(more, options, place, step8::plan_stage(options, place).cut);
   add_gathered_scores(more, options, place);
   if (const std::int64_t sums = num_metric_sums(objective); sums > 0) {
     more.sum_of_doubles(StepPhase::kEnd, sums);

@@ -41,7 +41,7 @@ inline Trainer trainer() {
                   Communicator& comm) { return step8::train(options, comm, make_objective); },
       .state_bytes = state_bytes,
       .sends = sends,
-      .num_stages = num_stages_of,
+      .mesh = step8::mesh_of,
       .bubble = step8::bubble,
       .tries = never};
   trainer.options.own = step_options<BucketOptions, PipelineOptions, ObjectiveOptions>();

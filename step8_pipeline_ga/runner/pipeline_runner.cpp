@@ -206,7 +206,8 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
     Execution flush(*this, plan_of(count, /*is_training=*/true), &batch[first]);
     flush.on_weight_gradient = on_weight_gradient;
     flush.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
-      const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / mean_over;
+      const at::Tensor share =
+          objective.loss_sum({output, chunks_.back().parts}, batch[first + microbatch]) / mean_over;
       const at::Tensor value = share.detach().to(at::kDouble);
       loss = loss.defined() ? loss + value : value;
       return share;
@@ -232,7 +233,7 @@ std::vector<double> PipelineRunner::loss_sums(const Objective& objective,
   std::vector<double> sums(static_cast<std::size_t>(batch.size()));
   forward(batch, [&](const at::Tensor& output, std::int64_t microbatch) {
     sums[static_cast<std::size_t>(microbatch)] =
-        objective.loss_sum(output, batch[microbatch]).item<double>();
+        objective.loss_sum({output, chunks_.back().parts}, batch[microbatch]).item<double>();
   });
   return sums;
 }

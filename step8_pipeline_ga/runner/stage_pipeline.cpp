@@ -18,12 +18,12 @@ Planner planner_of(const TrainOptions& options, int num_stages) {
 
 PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan, FlatModel& flat,
                               Communicator& stages) {
-  const Model model = build_model(options, plan.cut.layers_of(plan.stage), flat);
+  const Model model = build_model(options, plan.cut.layers_of(plan.stage), plan.parts, flat);
   std::vector<Model> chunks;
   auto layer = model.layers.begin();
   for (const std::size_t c : plan.cut.chunks_on(plan.stage)) {
     const auto end = layer + static_cast<std::ptrdiff_t>(plan.cut.chunks[c].size());
-    chunks.push_back({{layer, end}});
+    chunks.push_back({{layer, end}, model.parts});
     layer = end;
   }
   stages.promise_message_order();  // the runner checks its plans (schedule_check.hpp)

@@ -33,7 +33,7 @@ double evaluate(PipelineRunner& pipeline, StepObjective& objective, const Microb
     objective.prepare(own_batches, {.is_validation = true});
     std::int64_t i = first + mesh.dp_rank();
     for (const double own_sum : pipeline.loss_sums(objective, own_batches)) {
-      sums[static_cast<std::size_t>(i)] = own_sum;
+      if (mesh.tp_rank() == 0) sums[static_cast<std::size_t>(i)] = own_sum;
       i += mesh.num_replicas();
     }
   }

@@ -1,7 +1,8 @@
 // What one stage holds, and its place in the whole model.
 //
 // Each stage keeps parameters, gradients and optimizer state of its own layers only: their layout
-// is the stage's own. Three things still concern the whole model: the gradient norm, which adds up
+// is the stage's own. (Where several ranks share a stage's layers, each has some parts of them, and
+// "stage" below means one of these ranks; what all parts use, each of them has.) Three things still concern the whole model: the gradient norm, which adds up
 // blocks of all stages in the whole model's order; a checkpoint, which stores each tensor once; and
 // a tied token embedding, which the first stage looks up and the last one multiplies with. If these
 // are different stages, the last one has a copy. The copy counts in neither norm nor checkpoint.
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
+#include "common/model/parts.hpp"
 #include "common/optim/flat_layout.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/norm.hpp"
@@ -30,6 +32,7 @@ namespace ladder {
 struct StagePlan {
   PipelineCut cut;
   int stage = 0;
+  Parts parts;        // which parts of its layers
   FlatLayout whole;   // of all layers: the layout of a single process
   FlatLayout layout;  // of this stage's own
 
@@ -40,10 +43,13 @@ struct StagePlan {
     std::int64_t numel = 0;
     std::int64_t first_block = 0;
   };
-  std::vector<NormPiece> norm_pieces;  // what this stage adds to a norm: every unit, without a copy
-  std::int64_t num_norm_blocks = 0;    // of the whole model
+  // What this stage adds to a norm: of each unit, its parts and, on one rank, what all parts use; no
+  // copy.
+  std::vector<NormPiece> norm_pieces;
+  std::int64_t num_norm_blocks = 0;  // of the whole model
 
-  std::vector<int> owners;  // of each tensor of `whole`: the stage that stores it in a checkpoint
+  // Of each tensor of `whole`: the rank of the replica that stores it in a checkpoint.
+  std::vector<int> owners;
   struct Range {
     std::int64_t start = 0, numel = 0;
   };
@@ -51,12 +57,14 @@ struct StagePlan {
   std::optional<Range> tied;
 };
 
-// Throws what cut_layers() throws.
+// Throws what cut_layers() throws. `parts`: those of the rank; without, all of them.
+StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage, const Parts& parts);
 StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage);
 
 // The norm of the whole model's parameters or gradients, of which `flat` [plan.layout.numel] is
 // this stage's part. To the bit that of one process: each stage fills in its own block sums, one
-// double per 1024 elements, and all of them are added up in the whole model's order.
+// double per 1024 elements, and all of them are added up in the whole model's order. `stages`: all
+// ranks of the replica.
 Norm pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages);
 
 // The group of the first and the last stage, if they share a tied embedding; null on all other

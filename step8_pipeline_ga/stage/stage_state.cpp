@@ -46,15 +46,16 @@ StateTensors staged_tensors(const std::map<std::string, TensorPlace>& places, co
 
   state.for_each = [=](const TensorVisitor& visit) {
     if (mesh.dp_rank() != 0) return;
+    Communicator& ranks = mesh.model_parallel;
     for (const auto& [name, place] : places) {
       at::Tensor values = place.own;
-      if (place.owner != 0 && mesh.pp_rank() == place.owner) {
-        mesh.stages.send(values, /*peer=*/0, kSaveTag)->wait();
-      } else if (place.owner != 0 && mesh.pp_rank() == 0) {
+      if (place.owner != 0 && ranks.rank() == place.owner) {
+        ranks.send(values, /*peer=*/0, kSaveTag)->wait();
+      } else if (place.owner != 0 && ranks.rank() == 0) {
         values = scratch(place.shape, type);
-        mesh.stages.recv(values, place.owner, kSaveTag)->wait();
+        ranks.recv(values, place.owner, kSaveTag)->wait();
       }
-      if (mesh.pp_rank() == 0) visit(name, values);
+      if (ranks.rank() == 0) visit(name, values);
     }
   };
 

@@ -1,11 +1,11 @@
 // Checkpoints of a model that is spread over stages: the same files as those of one process.
 //
-// A save goes tensor by tensor. The stage that owns a tensor sends it to the first stage, which
-// writes it and frees it before the next one arrives. So no rank ever holds more than its own stage
-// and one tensor. A load needs no messages: every rank reads the file and keeps what belongs to its
+// A save goes tensor by tensor. The rank that owns a tensor sends it to the replica's first rank,
+// which writes it and frees it before the next one arrives. So no rank ever holds more than its own
+// stage and one tensor, which is whole if ranks have parts of it. A load needs no messages: every rank reads the file and keeps what belongs to its
 // stage. The replicas are equal; the first one writes.
 //
-// Collective over the stages of the first replica: saving what this returns. Construction and load
+// Collective over the ranks of the first replica: saving what this returns. Construction and load
 // are local.
 #pragma once
 

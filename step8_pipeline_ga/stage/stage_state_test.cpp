@@ -19,7 +19,7 @@ struct SavedStage {
       : mesh(on_mesh),
         plan(plan_stage(options, mesh.num_stages(), mesh.pp_rank())),
         flat(plan.layout),
-        model(build_model(options, plan.cut.layers_of(plan.stage), flat)),
+        model(build_model(options, plan.cut.layers_of(plan.stage), plan.parts, flat)),
         grads(flat),
         optimizer(flat, grads, options.optimizer),
         batches(options.data, whole_data(Tail::kDrop)) {}

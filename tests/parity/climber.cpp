@@ -56,7 +56,7 @@ FinishedRun Climber::climb_on(int num_ranks, const Trainer& rung, TrainOptions o
   options = options_for(rung, options);
   if (const std::int64_t all = options.data.step_microbatches) {  // finalize() deals to the world
     const std::int64_t num_parts =
-        num_ranks / rung.num_stages(options, num_ranks) * batch_shape(options).flushes_per_step;
+        rung.mesh(options, num_ranks).num_replicas * batch_shape(options).flushes_per_step;
     options.data.num_microbatches = (all + num_parts - 1) / num_parts;
   }
   start_apart(num_ranks, rung, options);
@@ -91,8 +91,7 @@ FinishedRun Climber::expect_oracle(const FinishedRun& run, const TrainOptions& o
 // here. The data keep the common seed, which finalize() has already passed on.
 void Climber::start_apart(int num_ranks, const Trainer& rung, TrainOptions& options) const {
   if (!rung.starts_by_broadcast) return;
-  const int num_stages = rung.num_stages(options, num_ranks);
-  options.seed += static_cast<std::uint64_t>(mesh_shape(num_ranks, num_stages).replica_of(rank()));
+  options.seed += static_cast<std::uint64_t>(rung.mesh(options, num_ranks).replica_of(rank()));
 }
 
 std::string Climber::folder_for(const std::string& name) {

@@ -30,7 +30,7 @@ struct BatchShape {
   std::int64_t rows_per_sample = 1;       // that a sample becomes in a microbatch
   std::int64_t flushes_per_step = 1;      // of --num-microbatches each
   std::int64_t replicas_per_rank = 1;     // that one process plays
-  int stages_per_replica = 1;             // ranks that run a microbatch together; 0: all
+  int ranks_per_replica = 1;              // ranks that run a microbatch together; 0: all
   std::int64_t num_data_parts = 1;        // of which this run has one: other runs share the data
   std::string multiplied = {};            // ", --accumulation 4": for messages about a step's size
   bool has_fixed_size = true;             // false: each step decides how many microbatches it has

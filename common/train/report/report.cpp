@@ -117,6 +117,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"traffic_is_modelled", report.transport == Transport::kNccl},
                {"data_parallel_size", report.num_replicas},
                {"pipeline_stages", report.num_stages},
+               {"tensor_ranks", report.num_tensor_ranks},
                {"global_batch_size", rows},
                {"num_parameters", report.num_parameters},
                {"torch_version", TORCH_VERSION},

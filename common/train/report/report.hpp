@@ -48,6 +48,7 @@ struct TrainReport {
   Transport transport = Transport::kSelf;  // that carried the messages
   int num_replicas = 1;                    // of the model, each on its own samples
   int num_stages = 1;                      // into which each replica is cut
+  int num_tensor_ranks = 1;                // that share each stage's layers
   std::int64_t num_parameters = 0;         // without padding
   std::vector<double> losses;              // means, in nats
   std::vector<double> grad_norms;          // before clipping

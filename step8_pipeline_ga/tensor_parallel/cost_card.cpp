@@ -1,0 +1,44 @@
+// Step 8's cost card, for ranks that share layers.
+#include "step8_pipeline_ga/cost_card.hpp"
+
+#include "common/core/check.hpp"
+#include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
+#include "step8_pipeline_ga/tensor_parallel/train.hpp"
+
+namespace ladder::tensor_parallel {
+namespace {
+
+step8::Place place_of(const TrainOptions& options, int world_size, int rank) {
+  return step8::place_of(options, tensor_mesh_of(options, world_size), rank);
+}
+
+}  // namespace
+
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
+  return step8::state_bytes_at(options, place_of(options, world_size, rank));
+}
+
+std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                        int rank) {
+  return step8::sends_at(options, steps, place_of(options, world_size, rank));
+}
+
+std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world_size, int rank) {
+  return step8::working_bytes_at(options, place_of(options, world_size, rank));
+}
+
+OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank) {
+  return step8::optimizer_work_at(options, place_of(options, world_size, rank));
+}
+
+Tries tries(const TrainOptions& options, int world_size) {
+  if (options.given.contains("tensor-ranks")) return as_it_is(options, world_size);
+  const std::int64_t heads =
+      options.model.kv_heads != 0 ? options.model.kv_heads : options.model.heads;
+  Tries all;
+  for (int ranks = 2; world_size % ranks == 0 && heads % ranks == 0; ranks *= 2)
+    all.push_back({concat(ranks, " tensor ranks"), concat("--tensor-ranks ", ranks)});
+  return all;
+}
+
+}  // namespace ladder::tensor_parallel

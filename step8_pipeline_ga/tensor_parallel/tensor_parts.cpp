@@ -1,0 +1,28 @@
+#include "step8_pipeline_ga/tensor_parallel/tensor_parts.hpp"
+
+#include <ATen/ops/zeros.h>
+
+namespace ladder {
+
+Parts parts_on(const Mesh& mesh, const TrainOptions& options) {
+  const auto total = static_cast<int>(options.model.product_parts);
+  const int num_ranks = mesh.num_tensor_ranks(), own = total / num_ranks;
+  if (num_ranks == 1) return all_parts(total);
+  Communicator& ranks = mesh.tensor_parallel;
+  return {.total = total,
+          .first = mesh.tp_rank() * own,
+          .own = own,
+          .sum_ranks = [&ranks](const at::Tensor& values) { ranks.all_reduce(values)->wait(); }};
+}
+
+// Each fills in its own logits; zeros change nothing.
+at::Tensor WholeLogits::forward(const at::Tensor& tokens) {
+  const at::Tensor own = pipeline_.forward(tokens);
+  if (!parts_.sum_ranks) return own;
+  const at::Tensor all = at::zeros({own.size(0), own.size(1), parts_.vocab_size}, own.options());
+  all.narrow(2, parts_.begin(parts_.first), own.size(2)).copy_(own);
+  parts_.sum_ranks(all);
+  return all;
+}
+
+}  // namespace ladder
