@@ -32,7 +32,7 @@ Layer head_layer(const Family& family, const ParameterMaker& make, const Parts& 
     const std::int64_t V = options.vocab_size, C = options.channels;
     weights = make.normal(
         layer.unit, options.tie_embeddings ? family.traits().embedding_name() : "lm_head.weight",
-        {V, C}, {.n = V, .inner = C}, parts);
+        {V, C}, cut_rows(V, C, /*grain=*/1), parts);
   }
   layer.forward = [=, norm = layer.forward, products = options.products](const at::Tensor& x) {
     std::vector<at::Tensor> logits(weights.size());

@@ -137,26 +137,11 @@ std::vector<at::Tensor> ParameterMaker::add_parts(Unit& unit, const std::string&
                                                   const at::Tensor& whole, const Cut& cut,
                                                   const Parts& parts) const {
   if (parts.total == 1) return {add(unit, name, whole)};
-  std::size_t shorter = static_cast<std::size_t>(whole.dim()) - 1;  // the dimension that is cut
-  for (std::int64_t behind = 1; behind < cut.inner; --shorter)
-    behind *= whole.size(static_cast<std::int64_t>(shorter));
   std::vector<at::Tensor> leaves;
   for (int index = parts.first; index < parts.first + parts.own; ++index) {
-    const TensorPart part = {
-        .whole = name,
-        .shape = whole.sizes().vec(),
-        .outer = cut.outer,
-        .n = cut.n,
-        .inner = cut.inner,
-        .begin = cut.grain * part_begin(cut.n / cut.grain, index, parts.total),
-        .end = cut.grain * part_begin(cut.n / cut.grain, index + 1, parts.total),
-        .index = index};
-    std::vector<std::int64_t> shape = part.shape;
-    shape[shorter] = shape[shorter] / part.n * (part.end - part.begin);
-    const at::Tensor seen = whole.view({part.outer, part.n, part.inner});
+    const TensorPart part = part_of(name, whole.sizes(), cut, index, parts.total);
     const std::string own_name = concat(name, "#", index);
-    leaves.push_back(
-        add(unit, own_name, seen.slice(1, part.begin, part.end).reshape(shape).clone()));
+    leaves.push_back(add(unit, own_name, piece_of(part, whole)));
     unit.parts[own_name] = part;
   }
   return leaves;
@@ -188,7 +173,7 @@ double residual_std(const ModelOptions& options) {
 TokenEmbedding Family::token_embedding(const ParameterMaker& make, Unit& unit,
                                        const Parts& parts) const {
   const std::int64_t V = options_.vocab_size, C = options_.channels;
-  return {make.normal(unit, traits_.embedding_name(), {V, C}, {.n = V, .inner = C}, parts),
+  return {make.normal(unit, traits_.embedding_name(), {V, C}, cut_rows(V, C, 1), parts),
           {parts, V}};
 }
 

@@ -17,6 +17,7 @@
 
 #include "common/core/json.hpp"
 #include "common/model/attention.hpp"
+#include "common/model/cut.hpp"
 #include "common/model/model.hpp"
 #include "common/model/model_options.hpp"
 #include "common/model/parts.hpp"
@@ -24,12 +25,6 @@
 namespace ladder {
 
 inline constexpr double kInitStd = 0.02;
-
-// How a tensor is cut into parts: seen as [outer, n, inner], along n, into pieces of whole grains.
-struct Cut {
-  std::int64_t outer = 1, n = 1, inner = 1;
-  std::int64_t grain = 1;  // the channels of a head
-};
 
 // Creates the parameters of one model, each from its own random stream, and lists them in a unit.
 class ParameterMaker {

@@ -65,9 +65,9 @@ class Gpt2 final : public Family {
                              std::int64_t grain) {
       const std::int64_t out = num_matrices * n;
       const auto weights = make.normal(layer.unit, h + name + ".weight", {C, out},
-                                       {.outer = C * num_matrices, .n = n, .grain = grain}, parts);
+                                       cut_columns(C, out, grain, num_matrices), parts);
       const auto biases = make.constant(layer.unit, h + name + ".bias", out,
-                                        {.outer = num_matrices, .n = n, .grain = grain}, parts, 0);
+                                        cut_columns(1, out, grain, num_matrices), parts, 0);
       std::vector<Linear> linears;
       for (std::size_t part = 0; part < weights.size(); ++part)
         linears.push_back({weights[part], biases[part], options_.products});
@@ -75,7 +75,7 @@ class Gpt2 final : public Family {
     };
     const auto rows = [&](const std::string& name, std::int64_t n, std::int64_t grain) {
       const auto weights = make.normal(layer.unit, h + name + ".weight", {n, C},
-                                       {.n = n, .inner = C, .grain = grain}, parts, residual);
+                                       cut_rows(n, C, grain), parts, residual);
       const at::Tensor bias = make.constant(layer.unit, h + name + ".bias", C, 0), none;
       std::vector<Linear> linears;
       for (const at::Tensor& weight : weights)

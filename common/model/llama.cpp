@@ -87,12 +87,12 @@ class Llama final : public Family {
     // Weights are [out, in]: a part has rows of what its channels come from, and columns of what
     // becomes of them.
     const auto from = [&](const char* name, std::int64_t n, std::int64_t grain) {
-      return make.normal(layer.unit, of_layer + name + ".weight", {n, C},
-                         {.n = n, .inner = C, .grain = grain}, parts);
+      return make.normal(layer.unit, of_layer + name + ".weight", {n, C}, cut_rows(n, C, grain),
+                         parts);
     };
     const auto into = [&](const char* name, std::int64_t n, std::int64_t grain) {
-      return make.normal(layer.unit, of_layer + name + ".weight", {C, n},
-                         {.outer = C, .n = n, .grain = grain}, parts, residual);
+      return make.normal(layer.unit, of_layer + name + ".weight", {C, n}, cut_columns(C, n, grain),
+                         parts, residual);
     };
     LlamaBlock block = {.input_layernorm = norm(make, layer.unit, of_layer + "input_layernorm"),
                         .attention = {{}, {}, parts},

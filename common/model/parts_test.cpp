@@ -16,6 +16,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/core/tree_sum.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/model/cut.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/expect_throws.hpp"
 
@@ -162,7 +163,7 @@ std::map<std::string, at::Tensor> wholes(const Model& model, bool of_gradients) 
       }
       const TensorPart& of = part->second;
       at::Tensor& whole = found.try_emplace(of.whole, at::full(of.shape, 1e9)).first->second;
-      const at::Tensor place = whole.view({of.outer, of.n, of.inner}).slice(1, of.begin, of.end);
+      const at::Tensor place = place_of(of, whole);
       place.copy_(values.reshape(place.sizes()));
     }
   }

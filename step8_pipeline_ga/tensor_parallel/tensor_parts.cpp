@@ -15,6 +15,10 @@ Parts parts_on(const Mesh& mesh, const TrainOptions& options) {
           .sum_ranks = [&ranks](const at::Tensor& values) { ranks.all_reduce(values)->wait(); }};
 }
 
+double counted_once(double value, const Mesh& mesh) {
+  return mesh.tp_rank() == 0 ? value : 0;
+}
+
 // Each fills in its own logits; zeros change nothing.
 at::Tensor WholeLogits::forward(const at::Tensor& tokens) {
   const at::Tensor own = pipeline_.forward(tokens);

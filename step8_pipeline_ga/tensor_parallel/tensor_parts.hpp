@@ -36,9 +36,7 @@ Parts parts_on(const Mesh& mesh, const TrainOptions& options);
 
 // What all tensor ranks have computed alike, as part of a sum over all ranks: it counts on the first
 // of them, and is 0 on the others.
-inline double counted_once(double value, const Mesh& mesh) {
-  return mesh.tp_rank() == 0 ? value : 0;
-}
+double counted_once(double value, const Mesh& mesh);
 
 // A pipeline whose logits are whole on every rank, for generate() (common/train/generate.hpp).
 class WholeLogits {

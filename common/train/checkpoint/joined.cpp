@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/model/cut.hpp"
+
 namespace ladder {
 namespace {
 
@@ -24,10 +26,6 @@ std::optional<StoredPart> stored_part(const std::string& name,
   const auto part = parts.find(name.substr(0, suffix));
   if (part == parts.end()) return {};
   return StoredPart{&part->second, part->second.whole + name.substr(suffix)};
-}
-
-at::Tensor part_of_whole(const at::Tensor& whole, const TensorPart& part) {
-  return whole.view({part.outer, part.n, part.inner}).slice(1, part.begin, part.end);
 }
 
 }  // namespace
@@ -58,7 +56,7 @@ StateTensors joined(const StateTensors& tensors, const std::map<std::string, Ten
           open.try_emplace(found->whole, Open{{}, leaves.at(found->whole).size()});
       Open& whole = place->second;
       if (is_first) whole.values = at::empty(found->part->shape, values.options());
-      const at::Tensor target = part_of_whole(whole.values, *found->part);
+      const at::Tensor target = place_of(*found->part, whole.values);
       target.copy_(values.reshape(target.sizes()));
       if (--whole.num_missing > 0) return;
       visit(found->whole, whole.values);
@@ -74,7 +72,7 @@ StateTensors joined(const StateTensors& tensors, const std::map<std::string, Ten
     read(name, whole);
     for (const std::string& leaf : own->second) {
       tensors.fill(leaf, [&](const std::string&, const at::Tensor& values) {
-        values.copy_(part_of_whole(whole, *stored_part(leaf, parts)->part).reshape(values.sizes()));
+        values.copy_(place_of(*stored_part(leaf, parts)->part, whole).reshape(values.sizes()));
       });
     }
   };
