@@ -120,11 +120,11 @@ struct ChunkActivations {
   double saved = 0, most = 0, working = 0, recomputed = 0, most_in_weight_half = 0;
 };
 
-std::vector<ChunkActivations> chunk_activations(const TrainOptions& options,
-                                                const PipelineCut& cut) {
+std::vector<ChunkActivations> chunk_activations(const TrainOptions& options, const PipelineCut& cut,
+                                                int num_owners) {
   TrainOptions apart = options;  // a tied head on another stage than the embedding shares nothing
   if (cut.num_stages > 1) apart.model.tie_embeddings = false;
-  const std::vector<LayerActivations> layers = layer_activations(apart);
+  const std::vector<LayerActivations> layers = layer_activations(apart, num_owners);
   std::vector<ChunkActivations> chunks;
   for (const std::vector<std::int64_t>& chunk : cut.chunks) {
     std::vector<LayerActivations> own(layers.begin() + chunk.front(),
@@ -187,7 +187,8 @@ double most_bytes_on_stage(const PipelinePlan& plan, int stage,
 // After a few rounds of all stages, a further microbatch adds nothing, or one that is live.
 double most_activations(const TrainOptions& options, const Place& place, const PipelineCut& cut) {
   const auto& pipeline = options.get<PipelineOptions>();
-  const std::vector<ChunkActivations> chunks = chunk_activations(options, cut);
+  const std::vector<ChunkActivations> chunks =
+      chunk_activations(options, cut, place.mesh.num_tensor_ranks);
   const std::int64_t rows = batch_shape(options).rows_per_sample * options.data.microbatch_size;
   const auto message = static_cast<double>(rows * options.model.context * options.model.channels *
                                            options.model.precision.param_bytes());
@@ -214,8 +215,12 @@ std::optional<std::int64_t> working_bytes_at(const TrainOptions& options, const 
   const double buckets = fold_bytes(options, plan.layout.numel, bytes_each, num_replicas);
   const double tied = plan.tied ? fold_bytes(options, plan.tied->numel, bytes_each, 2) : 0;
   const double saved = 4.0 * static_cast<double>(largest_unit(plan.layout));
+  const std::int64_t activations =
+      options.data.microbatch_size * options.model.context * options.model.channels;
+  const double layer_sums = fold_bytes(options, activations, options.model.precision.param_bytes(),
+                                       place.mesh.num_tensor_ranks);
   return ladder::working_bytes(options, most_activations(options, place, plan.cut),
-                               {buckets, std::max(tied, saved)});
+                               {buckets + layer_sums, std::max(tied, saved)});
 }
 
 Place place_of(const TrainOptions& options, const MeshShape& mesh, int rank) {

@@ -16,6 +16,7 @@
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"
+#include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
 #include "step8_pipeline_ga/train.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/train.hpp"
@@ -56,10 +57,25 @@ const std::map<Texts, Texts> kTaken = {
       "nccl-timeout" /* of GPUs, on which workers that may die do not train */,
       "rope-theta" /* of gpt2 */}},
     {{"0"},
-     {"microbatches-per-step" /* with exact sums */, "steps" /* whole rounds */,
-      "kv-heads" /* gpt2 has as many as heads */, "ranks", "rank", "ranks-per-machine", "prefetch",
-      "shard-ranks", "pipeline-stages", "sync-delay", "worker", "min-lr" /* at most --lr */,
-      "beta1", "beta2", "dpo-label-smoothing", "teacher-momentum", "view-noise", "alpha",
+     {"microbatches-per-step" /* with exact sums */,
+      "steps" /* whole rounds */,
+      "kv-heads" /* gpt2 has as many as heads */,
+      "ranks",
+      "rank",
+      "ranks-per-machine",
+      "prefetch",
+      "shard-ranks",
+      "pipeline-stages",
+      "tensor-ranks",
+      "sync-delay",
+      "worker",
+      "min-lr" /* at most --lr */,
+      "beta1",
+      "beta2",
+      "dpo-label-smoothing",
+      "teacher-momentum",
+      "view-noise",
+      "alpha",
       "outer-momentum"}},
     {{"", "0", "65537"}, {"check-collectives"}},
     {{"65537"}, {"context", "bucket-mb", "patience", "round-timeout"}},
@@ -102,7 +118,7 @@ Trainer step_with() {
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
   trainer.options.own =
       step_options<OracleOptions, HangOptions, BucketOptions, ShardOptions, PrefetchOptions,
-                   PipelineOptions, ObjectiveOptions, DilocoOptions, More...>();
+                   PipelineOptions, TensorOptions, ObjectiveOptions, DilocoOptions, More...>();
   return trainer;
 }
 

@@ -11,6 +11,7 @@
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"
+#include "step8_pipeline_ga/tensor_parallel/train.hpp"
 #include "step8_pipeline_ga/train.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/train.hpp"
@@ -81,7 +82,7 @@ TEST(PrintedConfig, ReadsBackToTheSameValues) {
                            .options = {.own = step_options<DilocoOptions, ElasticOptions>()}};
   for (const Trainer& trainer :
        {step0::trainer(), step4::trainer(), step7::trainer(), step8::trainer(),
-        objectives::trainer(), step9::trainer(), elastic}) {
+        objectives::trainer(), tensor_parallel::trainer(), step9::trainer(), elastic}) {
     const Json defaults = to_json(parse_words(trainer, {}).options);
     for (const auto& [key, default_value] : defaults.items()) {
       bool is_changed = false;

@@ -68,6 +68,38 @@ TEST_ON_RANKS(MeshTest, ARankIsAStageOfAReplica) {
   }
 }
 
+TEST_ON_RANKS(MeshTest, TensorRanksAreNeighborsAndStagesAreFarApart) {
+  for (int num_stages = 1; num_stages <= size_; ++num_stages) {
+    for (int t = 1; num_stages * t <= size_; ++t) {
+      if (size_ % (num_stages * t) != 0) continue;
+      SCOPED_TRACE(concat(num_stages, " stages of ", t, " tensor ranks"));
+      const Mesh mesh = Mesh::split(comm_, num_stages, t);
+      const int num_replicas = size_ / (num_stages * t);
+      EXPECT_EQ(mesh.num_replicas(), num_replicas);
+      EXPECT_EQ(mesh.num_tensor_ranks(), t);
+      EXPECT_EQ((mesh.pp_rank() * num_replicas + mesh.dp_rank()) * t + mesh.tp_rank(), rank_);
+      EXPECT_EQ(mesh.model_parallel.rank(), mesh.pp_rank() * t + mesh.tp_rank());
+      const MeshShape shape = mesh_shape(size_, num_stages, t);
+      EXPECT_EQ(shape.rank_of(mesh.pp_rank(), mesh.dp_rank(), mesh.tp_rank()), rank_);
+      const int stage = num_replicas * t, first_of_stage = mesh.pp_rank() * stage;
+      if (t > 1) {  // else a group of one with a meter and a rank of its own
+        EXPECT_TRUE(
+            bits_equal(world_ranks_in(mesh.tensor_parallel),
+                       at::arange(rank_ - mesh.tp_rank(), rank_ - mesh.tp_rank() + t, at::kInt)));
+      }
+      EXPECT_TRUE(bits_equal(
+          world_ranks_in(mesh.data_parallel),
+          at::arange(first_of_stage + mesh.tp_rank(), first_of_stage + stage, t, at::kInt)));
+      EXPECT_TRUE(
+          bits_equal(world_ranks_in(mesh.stages),
+                     at::arange(mesh.dp_rank() * t + mesh.tp_rank(), size_, stage, at::kInt)));
+      const at::Tensor all = at::arange(size_, at::kInt).view({num_stages, num_replicas, t});
+      EXPECT_TRUE(bits_equal(world_ranks_in(mesh.model_parallel),
+                             all.select(1, mesh.dp_rank()).flatten().contiguous()));
+    }
+  }
+}
+
 // Sends in both groups, and returns what they should add to the world's meter.
 Traffic use_groups_of(const Mesh& mesh) {
   mesh.data_parallel.all_reduce(at::ones({101}))->wait();

@@ -83,43 +83,55 @@ std::int64_t kept_bytes_of_block(const Family& family, AttentionPath path) {
   throw CheckError("--recompute: no such way");
 }
 
-double embedding_numel(const ModelOptions& options) {
-  return static_cast<double>(options.vocab_size) * static_cast<double>(options.channels);
+// Of one owner: the tokens of its parts, of which some have one more than others.
+std::int64_t tokens_of_owner(const ModelOptions& options, int num_owners) {
+  const std::int64_t parts = options.product_parts, own = parts / num_owners;
+  return std::min(options.vocab_size, own * ((options.vocab_size + parts - 1) / parts));
+}
+
+double embedding_numel(const ModelOptions& options, int num_owners) {
+  return static_cast<double>(tokens_of_owner(options, num_owners)) *
+         static_cast<double>(options.channels);
 }
 
 // Rows of logits start at multiples of 64 on a GPU (modules.cpp), which keeps them; on the CPU, the
 // loss is computed in fp32, and log_softmax saves its output. The head's product saves its input.
-std::int64_t saved_bytes_of_head(const Family& family, AttentionPath path) {
+// So does the loss of parts, wherever it is computed.
+std::int64_t saved_bytes_of_head(const Family& family, AttentionPath path, int num_owners = 1) {
   const ModelOptions& options = family.options();
-  const std::int64_t e = options.precision.param_bytes(), V = options.vocab_size;
+  const std::int64_t e = options.precision.param_bytes(), V = tokens_of_owner(options, num_owners);
+  const bool is_kernel = path == AttentionPath::kOnGpu && options.product_parts == 1;
   return family.saved_bytes_of_norm() + e * options.channels +
-         (path == AttentionPath::kOnGpu ? e * ((V + 63) / 64 * 64) + 8 : 4 * V);
+         (is_kernel ? e * ((V + 63) / 64 * 64) + 8 : 4 * V);
 }
 
 // First the gradient of the logits is there, beside what the loss has saved; then its product.
 // oneDNN copies what it transposes, and 16-bit numbers are widened for a CPU that cannot multiply
 // them.
-double working_bytes_of_head(const ModelOptions& options, double tokens, at::Device device) {
-  const auto V = static_cast<double>(options.vocab_size), C = static_cast<double>(options.channels);
+double working_bytes_of_head(const ModelOptions& options, double tokens, at::Device device,
+                             int num_owners) {
+  const auto V = static_cast<double>(tokens_of_owner(options, num_owners)),
+             C = static_cast<double>(options.channels);
   const bool is_narrow = options.precision.has_16_bit_params(), is_gpu = device.is_cuda();
   const double loss = is_gpu && is_narrow ? 2 * (V + 63) : 4 * (V + (is_gpu ? 63 : 0));
   const double copies = is_gpu ? 0 : is_narrow ? 6 * V : 4 * V;
-  return std::max(tokens * loss,
-                  tokens * (copies + 4 * C) + kBytesOfMatrix * embedding_numel(options));
+  return std::max(tokens * loss, tokens * (copies + 4 * C) +
+                                     kBytesOfMatrix * embedding_numel(options, num_owners));
 }
 
 // A dense gradient of all tokens, in fp32, and what it is rounded to; and that of the positions.
-double working_bytes_of_embedding(const ModelOptions& options, double tokens) {
+double working_bytes_of_embedding(const ModelOptions& options, double tokens, int num_owners) {
   const auto C = static_cast<double>(options.channels);
-  return (options.precision.has_16_bit_params() ? 6 : 4) * embedding_numel(options) +
+  return (options.precision.has_16_bit_params() ? 6 : 4) * embedding_numel(options, num_owners) +
          4 * C * (2 * tokens + static_cast<double>(options.context));
 }
 
 // Per token: partial products, or gradients, that wait for others (parts.hpp), the next one, and
-// their sum.
-std::int64_t bytes_of_waiting_parts(const ModelOptions& options) {
-  const auto parts = static_cast<std::uint64_t>(options.product_parts);
-  return parts == 1 ? 0 : (std::bit_width(parts - 1) + 2) * bytes_of_input(options);
+// their sum; and a copy to add up with other owners.
+std::int64_t bytes_of_waiting_parts(const ModelOptions& options, int num_owners) {
+  const auto own = static_cast<std::uint64_t>(options.product_parts / num_owners);
+  return ((own == 1 ? 0 : std::bit_width(own - 1) + 2) + (num_owners > 1)) *
+         bytes_of_input(options);
 }
 
 // The CPU's fused kernel goes through tiles of the scores, of 256 times 512 at most, and keeps two
@@ -211,36 +223,45 @@ std::int64_t loss_bytes(const ModelOptions& options, std::int64_t num_rows) {
 }
 
 std::vector<LayerActivations> layer_activations(const ModelOptions& options, double num_rows,
-                                                at::Device device, int num_threads) {
+                                                at::Device device, int num_threads,
+                                                int num_owners) {
   const std::unique_ptr<Family> family = family_of(options);
   const double tokens = num_rows * static_cast<double>(options.context);
   std::vector<LayerActivations> layers(static_cast<std::size_t>(options.layers + 2));
   LayerActivations block, &embedding = layers.front(), &head = layers.back();
   for (const AttentionPath path : attention_paths(options.precision.params, device)) {
-    const auto raise = [&](double& most, std::int64_t bytes_per_token) {
-      most = std::max(most, tokens * static_cast<double>(bytes_per_token));
+    // What each owner has, and its share of the rest.
+    const auto raise = [&](double& most, std::int64_t bytes_per_token, std::int64_t of_each) {
+      const std::int64_t shared = bytes_per_token - of_each;
+      most = std::max(most, tokens * static_cast<double>(of_each + shared / num_owners));
     };
-    raise(block.saved, kept_bytes_of_block(*family, path));
-    raise(block.recomputed,
-          family->saved_bytes_of_block(path) - kept_bytes_of_block(*family, path));
-    raise(block.working, family->working_bytes_of_block(path));
-    raise(head.saved, saved_bytes_of_head(*family, path));
+    const std::int64_t all = family->saved_bytes_of_block(path),
+                       kept = kept_bytes_of_block(*family, path),
+                       of_each = std::min(kept, family->saved_bytes_of_all_parts()),
+                       working = family->working_bytes_of_block(path);
+    raise(block.saved, kept, of_each);
+    raise(block.recomputed, all - kept, family->saved_bytes_of_all_parts() - of_each);
+    raise(block.working, working, std::min(working, 4 * bytes_of_input(options)));
+    raise(head.saved, saved_bytes_of_head(*family, path, num_owners),
+          saved_bytes_of_head(*family, path, num_owners));
   }
-  const double shared = options.tie_embeddings ? 4 * embedding_numel(options) : 0;
-  block.working += shared + kBytesOfMatrix * static_cast<double>(family->largest_matrix_of_block());
+  const double shared = options.tie_embeddings ? 4 * embedding_numel(options, num_owners) : 0;
+  block.working +=
+      shared + kBytesOfMatrix * static_cast<double>(family->largest_matrix_of_block()) / num_owners;
   block.working += device.is_cuda() ? bytes_of_deterministic_attention(options, num_rows)
                                     : num_threads * bytes_of_attention_per_thread(options);
   if (options.recompute ==
       Recompute::kBlocks)  // its output's gradient waits for the backward inside
     block.working += tokens * static_cast<double>(bytes_of_input(options));
-  const double waiting = tokens * static_cast<double>(bytes_of_waiting_parts(options));
+  const double waiting = tokens * static_cast<double>(bytes_of_waiting_parts(options, num_owners));
   block.working += waiting;
   std::fill(layers.begin() + 1, layers.end() - 1, block);
-  embedding.working = shared + working_bytes_of_embedding(options, tokens) + waiting;
-  head.working = working_bytes_of_head(options, tokens, device) + waiting;
-  if (options.product_parts > 1)  // logits are there in parts, and then side by side
-    head.working +=
-        tokens * static_cast<double>(options.precision.param_bytes() * options.vocab_size);
+  embedding.working = shared + working_bytes_of_embedding(options, tokens, num_owners) + waiting;
+  head.working = working_bytes_of_head(options, tokens, device, num_owners) + waiting;
+  if (options.product_parts > 1)  // logits are there in parts, and then side by side; sums of rows
+    head.working += tokens * static_cast<double>(options.precision.param_bytes() *
+                                                     tokens_of_owner(options, num_owners) +
+                                                 12 * (num_owners + 6));
   return layers;
 }
 

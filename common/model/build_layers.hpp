@@ -55,9 +55,11 @@ struct LayerActivations {
   double working = 0;  // on top, while it computes: gradients, one of a weight among them, copies
 };
 
-// The activations of each layer: the embedding, the blocks, and the head with the summed loss.
+// The activations of each layer: the embedding, the blocks, and the head with the summed loss. Of
+// what is cut into parts, those of one of `num_owners`, which have as many each.
 std::vector<LayerActivations> layer_activations(const ModelOptions& options, double num_rows,
-                                                at::Device device, int num_threads);
+                                                at::Device device, int num_threads,
+                                                int num_owners = 1);
 
 // The most that neighboring layers hold while a microbatch goes forward and backward through them.
 double most_activation_bytes(const std::vector<LayerActivations>& layers);

@@ -197,6 +197,11 @@ std::int64_t Family::saved_bytes_of_block(AttentionPath path) const {
          options_.precision.param_bytes() * (3 * C + traits_.mlp_matrices() * M);
 }
 
+// The norms, and what they make, which the first products save.
+std::int64_t Family::saved_bytes_of_all_parts() const {
+  return 2 * (saved_bytes_of_norm() + options_.precision.param_bytes() * options_.channels);
+}
+
 std::int64_t Family::saved_bytes_of_norm() const {
   return options_.precision.param_bytes() * options_.channels + 4 * traits_.norm_statistics();
 }

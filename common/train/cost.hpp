@@ -51,7 +51,8 @@ std::int64_t working_bytes(const TrainOptions& options, double most_activations,
 std::int64_t working_bytes(const TrainOptions& options, const Buffers& buffers = {},
                            std::int64_t num_replicas = 1);
 
-// The layers of the options' model, for a microbatch of theirs.
-std::vector<LayerActivations> layer_activations(const TrainOptions& options);
+// The layers of the options' model, for a microbatch of theirs, on one of so many owners of its
+// parts.
+std::vector<LayerActivations> layer_activations(const TrainOptions& options, int num_owners = 1);
 
 }  // namespace ladder

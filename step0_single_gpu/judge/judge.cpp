@@ -174,7 +174,8 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
       fault(concat("before the first step, ", num_broadcast,
                    " elements are broadcast; a replica has ", most, ", padding included"));
     }
-    if (judged_.trainer.starts_by_broadcast && watch.size() > 1 && num_stages == 1) {
+    if (judged_.trainer.starts_by_broadcast && watch.size() > 1 &&
+        judged_.trainer.mesh(options, watch.size()).ranks_per_replica() == 1) {
       const std::int64_t least = layout_of(options).num_parameters;
       if (num_broadcast < least)
         fault(concat("before the first step, ", num_broadcast,

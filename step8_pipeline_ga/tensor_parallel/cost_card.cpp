@@ -31,6 +31,14 @@ OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int ra
   return step8::optimizer_work_at(options, place_of(options, world_size, rank));
 }
 
+Json schedule_json(const TrainOptions& options, int world_size) {
+  return step8::schedule_json(options, tensor_mesh_of(options, world_size).num_stages);
+}
+
+double bubble(const TrainOptions& options, int world_size) {
+  return step8::bubble(options, tensor_mesh_of(options, world_size).num_stages);
+}
+
 Tries tries(const TrainOptions& options, int world_size) {
   if (options.given.contains("tensor-ranks")) return as_it_is(options, world_size);
   const std::int64_t heads =

@@ -25,6 +25,10 @@ std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world
 // Several numbers of tensor ranks, up to those of a machine.
 Tries tries(const TrainOptions& options, int world_size);
 
+// Those of step 8, for as many stages.
+Json schedule_json(const TrainOptions& options, int world_size);
+double bubble(const TrainOptions& options, int world_size);
+
 OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank);
 
 // One stage, unless more are asked for.
@@ -44,8 +48,8 @@ inline Trainer trainer() {
       .working_bytes = working_bytes,
       .optimizer_work = optimizer_work,
       .mesh = tensor_mesh_of,
-      .bubble = [](const TrainOptions& options,
-                   int world_size) { return step8::bubble(options, world_size); },
+      .schedule = schedule_json,
+      .bubble = bubble,
       .tries = tries,
       .options = default_options(),
   };

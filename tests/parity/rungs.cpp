@@ -6,6 +6,7 @@
 #include "common/core/check.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"
+#include "step8_pipeline_ga/tensor_parallel/train.hpp"
 
 namespace ladder {
 namespace {
@@ -40,6 +41,11 @@ const Trainer& pipeline() {
 
 const Trainer& pipeline_with_objectives() {
   static const Trainer trainer = objectives::trainer();
+  return trainer;
+}
+
+const Trainer& tensor_trainer() {
+  static const Trainer trainer = tensor_parallel::trainer();
   return trainer;
 }
 

@@ -16,6 +16,8 @@ const std::vector<Trainer>& rungs();
 const Trainer& pipeline();
 // Step 8's chapter objectives, which objective_ladder_test climbs.
 const Trainer& pipeline_with_objectives();
+// Step 8's chapter about tensor parallelism, which tensor_ladder_test climbs.
+const Trainer& tensor_trainer();
 // Step 9. It trains otherwise than all the others, so diloco_ladder_test climbs it by itself.
 const Trainer& diloco();
 const Trainer& rung_of(const std::string& step);
