@@ -1,12 +1,13 @@
 """The opponents of the benchmarks NAME_vs_python.py: a step's training run in PyTorch, as one would
 write it in Python; in several processes, over gloo, DistributedDataParallel, the same with the
 optimizer of ZeroRedundancyOptimizer, or fully_shard (FSDP2), which keeps parameters whole from
-forward to backward, as ZeRO-2 would, or not, as ZeRO-3; or a pipeline of
+forward to backward, as ZeRO-2 would, or not, as ZeRO-3; a pipeline of
 torch.distributed.pipelining, whose stages have the --blocks, the first one the embedding and the
-last one the head.
+last one the head; or the layers of parallelize_module, untied, with loss_parallel.
 
     python benchmarks/python_trainer.py --kind module|huggingface [--parallel ddp|zero1|fsdp-zero2|fsdp-zero3]
                                         [--parallel gpipe|1f1b --num-microbatches N --blocks 3,3]
+                                        [--parallel tensor]
                                         [--precision fp32|bf16|masters|autocast] [--device cpu|cuda] [--compile]
                                         --checkpoint FOLDER --data FILE --shape JSON --options JSON --num-steps N
                                         --threads N
@@ -14,8 +15,8 @@ last one the head.
 Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses
 must be step 0's, or those of another step. Where the environment says WORLD_SIZE, RANK, MASTER_ADDR
 and MASTER_PORT as torchrun does, it is one rank of several: it reads the rows that the course's
-sampler gives this rank, and its losses are those of its own rows. All stages of a pipeline have the
-same losses; they clip by the norm of the whole gradient. Prints one line of JSON: num_parameters,
+sampler gives this rank, and its losses are those of its own rows. All ranks that share a model have
+the same losses; they clip by the norm of the whole gradient. Prints one line of JSON: num_parameters,
 step_seconds (a list), losses (a list), torch_version; on a GPU also peak_bytes, the most that its
 tensors have occupied.
 """
@@ -36,6 +37,13 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    loss_parallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
@@ -277,6 +285,87 @@ def pipeline_step(model, arguments, read):
     return train_step
 
 
+# ---- layers in parts ---------------------------------------------------------------------------------------------------
+
+
+class AttentionOfHeads(nn.Module):
+    """A block's attention with three products in place of a joint one, whose thirds ColwiseParallel
+    cannot tell apart."""
+
+    def __init__(self, attn, head_channels):
+        super().__init__()
+        self.d, joint = head_channels, attn.c_attn
+        for i, name in enumerate("qkv"):
+            linear = nn.Linear(joint.in_features, joint.in_features)
+            linear.weight.data = joint.weight.data.chunk(3)[i].contiguous()
+            linear.bias.data = joint.bias.data.chunk(3)[i].contiguous()
+            setattr(self, name, linear)
+        self.c_proj = attn.c_proj
+
+    def forward(self, x):
+        q, k, v = (
+            product(x).unflatten(2, (-1, self.d)).transpose(1, 2)
+            for product in (self.q, self.k, self.v)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(mixed.transpose(1, 2).flatten(2))
+
+
+def cut_block(block, mesh):
+    block.attn = AttentionOfHeads(block.attn, block.ln_1.weight.numel() // block.heads)
+    columns = dict.fromkeys(("attn.q", "attn.k", "attn.v", "mlp.c_fc"), ColwiseParallel())
+    rows = dict.fromkeys(("attn.c_proj", "mlp.c_proj"), RowwiseParallel())
+    parallelize_module(block, mesh, columns | rows)
+
+    def forward(x):
+        x = x + block.attn(block.ln_1(x))
+        hidden = F.gelu(block.mlp.c_fc(block.ln_2(x)), approximate="tanh")
+        return x + block.mlp.c_proj(hidden)
+
+    block.forward = forward
+
+
+def tensor_step(model, arguments, read):
+    """A function that makes a step of this rank's parts; all ranks read the same rows."""
+    options = arguments.options
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model.h:
+        cut_block(block, mesh)
+    head = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
+    plan = {"wte": RowwiseParallel(input_layouts=Replicate()), "lm_head": head}
+    parallelize_module(model, mesh, plan)
+    cut = [p for p in model.parameters() if isinstance(p, DTensor)]
+    whole = [p for p in model.parameters() if not isinstance(p, DTensor)]
+    optimizers = [adamw(parameters, options) for parameters in (cut, whole)]
+
+    def clip_all():
+        # The gradients of a bias of RowwiseParallel, and of an embedding, are DTensors, and whole.
+        parts = [p.grad.to_local() for p in cut if p.grad.placements[0].is_shard()]
+        wholes = [p.grad.to_local() for p in cut if not p.grad.placements[0].is_shard()]
+        grads = [parts, wholes + [p.grad for p in whole]]
+        of_cut, of_whole = (
+            sum(norm.double() ** 2 for norm in torch._foreach_norm(of)) for of in grads
+        )
+        dist.all_reduce(of_cut)
+        factor = options["clip_norm"] / ((of_cut + of_whole).sqrt().item() + 1e-6)
+        if factor < 1:
+            torch._foreach_mul_(sum(grads, []), factor)
+
+    def train_step(step):
+        tokens, targets = read(step)
+        with loss_parallel():
+            logits = model(tokens).flatten(0, 1)
+            loss = F.cross_entropy(logits, targets.flatten(), reduction="sum") / targets.numel()
+            loss.backward()
+        clip_all()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return loss.full_tensor().item() if isinstance(loss, DTensor) else loss.item()
+
+    return train_step
+
+
 # ---- everything else ---------------------------------------------------------------------------------------------------
 
 
@@ -323,7 +412,7 @@ def parse_arguments():
     parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
     parser.add_argument(
         "--parallel",
-        choices=["ddp", "zero1", "fsdp-zero2", "fsdp-zero3", *SCHEDULES],
+        choices=["ddp", "zero1", "fsdp-zero2", "fsdp-zero3", "tensor", *SCHEDULES],
         default="ddp",
     )
     parser.add_argument("--num-microbatches", type=int, default=1, help="of a pipeline")
@@ -367,6 +456,8 @@ def main():
     data = np.memmap(arguments.data, dtype="<u2", mode="r")
     if arguments.parallel in SCHEDULES:  # whose stages have the rows in common
         rows, place, make_step = rows * arguments.num_microbatches, (0, 1), pipeline_step
+    elif arguments.parallel == "tensor":
+        place, make_step = (0, 1), tensor_step
     else:
         place, make_step = (rank, world_size), whole_model_step
     train_step = make_step(

@@ -11,6 +11,8 @@ from launcher.launch import train
 from launcher.processes import call
 from launcher.steps import STEP_NAME, step_names, trainer_in
 
+PLANNED_CHAPTER = "tensor_parallel"
+
 
 def names_in(words):
     return [word[2:].partition("=")[0] for word in words if word.startswith("--")]
@@ -84,12 +86,13 @@ class Candidate(NamedTuple):
     tried_as: str = ""  # as the trainer calls it
 
     def name(self):
-        return ", ".join(filter(None, (self.step.split("_")[0], self.tried_as)))
+        step = self.step.split("_")[0] if STEP_NAME.fullmatch(self.step) else self.step
+        return ", ".join(filter(None, (step, self.tried_as)))
 
 
 def planned_steps():
-    """All of the course, without their chapters: each says itself how it is to be tried."""
-    return [step for step in step_names() if STEP_NAME.fullmatch(step)]
+    """All of the course, and a chapter: each says itself how it is to be tried."""
+    return [step for step in step_names() if STEP_NAME.fullmatch(step) or step == PLANNED_CHAPTER]
 
 
 def candidates(trainers, ranks, words):

@@ -70,6 +70,7 @@ class Rank:
             facts["microbatches"],
         )
         self.sharing = speed.sharing if len(self.here) > 1 else 1
+        self.owners = facts.get("tensor_ranks", 1)  # of a layer's parts
         self.now = self.phase_done = self.computed = 0.0
         self.link_free = dict.fromkeys(Links._fields, 0.0)
         self.latest, self.waited_by = defaultdict(float), {}
@@ -158,7 +159,13 @@ class Rank:
     def step(self, actions, chunks):
         """`actions` as in a pipeline's schedule: ("F", 0, 2) is forward of chunk 0 and microbatch
         2."""
-        seconds = {"forward": self.speed.forward_s, "backward": self.speed.backward_s}
+        seconds = {
+            way: [whole / self.owners for whole in layers]
+            for way, layers in (
+                ("forward", self.speed.forward_s),
+                ("backward", self.speed.backward_s),
+            )
+        }
         yield from self.phase("start")
         for kind, chunk, microbatch in actions:
             way, share = PASSES[kind]
