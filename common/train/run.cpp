@@ -20,7 +20,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kQuantaFile = "quanta.safetensors";
+constexpr const char* kQuanta = "quanta";
+
+// Layers in other parts have other blocks, whose quanta are learned anew.
+std::string quanta_name(const TrainOptions& options) {
+  const std::int64_t parts = options.model.product_parts;
+  return concat(kQuanta, parts > 1 ? concat("_of_", parts, "_parts") : "", ".safetensors");
+}
 
 // The options that affect the computation and differ from those of the run that wrote a checkpoint:
 // the run then continues, but not as the old one would have. The data is among them, as its files
@@ -236,7 +242,7 @@ std::string Run::load(const fs::path& checkpoint, const TrainState& state) {
                                              : ": steps now see different rows and sum gradients "
                                                "in another order"));
   const bool has_workers =
-      !loaded.extra_hashes.empty() && !loaded.extra_hashes.contains(kQuantaFile);
+      !loaded.extra_hashes.empty() && !loaded.extra_hashes.begin()->first.starts_with(kQuanta);
   if (has_workers && !loaded.has_read_extras) {
     console_.line(concat("this checkpoint also holds what was each worker's own (",
                          loaded.extra_hashes.begin()->first,
@@ -413,7 +419,7 @@ void Run::save(const TrainState& state) {
 }
 
 ExtraFile Run::quanta_file() const {
-  return {kQuantaFile, whole_tensors(exact_sums_.quanta_by_unit())};
+  return {quanta_name(options_), whole_tensors(exact_sums_.quanta_by_unit())};
 }
 
 void Run::write_state(TrainState state) {

@@ -1,6 +1,8 @@
 // Step 8's cost card, for ranks that share layers.
 #include "step8_pipeline_ga/cost_card.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "common/core/check.hpp"
 #include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
 #include "step8_pipeline_ga/tensor_parallel/train.hpp"
