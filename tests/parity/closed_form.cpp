@@ -47,23 +47,49 @@ std::int64_t mlp_width(const ModelOptions& model) {
   return round_up(8 * model.channels, 3 * 32) / 3;
 }
 
-// The elements of each tensor, unit by unit.
-std::vector<std::vector<std::int64_t>> tensors_of(const ModelOptions& model) {
-  const std::int64_t C = model.channels, V = model.vocab_size;
-  std::vector<std::vector<std::int64_t>> units = {{V * C, model.context * C}};
+// A unit's tensors: those that all parts use, and those of each part. Of a tied embedding, or of a
+// model in one part, there is nothing to cut: then a single part has all of them, in their order.
+struct UnitShape {
+  std::vector<std::int64_t> shared;
+  std::vector<std::vector<std::int64_t>> parts;
+};
+
+// The elements of each tensor, unit by unit: what one part has of the vocabulary, of the heads and of
+// the MLP's channels.
+std::vector<UnitShape> units_of(const ModelOptions& model) {
+  const std::int64_t C = model.channels, P = model.product_parts, L = model.layers;
+  const auto cut = [&](std::int64_t numel, std::int64_t part) {
+    return numel * (part + 1) / P - numel * part / P;
+  };
+  const auto in_parts = [&](const auto& of_part) {
+    std::vector<std::vector<std::int64_t>> parts;
+    for (std::int64_t part = 0; part < P; ++part) parts.push_back(of_part(part));
+    return parts;
+  };
+  using Numels = std::vector<std::int64_t>;
+  const auto vocabulary = [&](std::int64_t part) {
+    return Numels{cut(model.vocab_size, part) * C};
+  };
+  const std::int64_t K = key_channels(model) / P, A = C / P;
+  UnitShape embedding = {{}, in_parts(vocabulary)}, block, head;
   if (is_llama(model)) {
-    const std::int64_t K = key_channels(model), M = mlp_width(model);
-    units = {{V * C}};
-    units.resize(static_cast<std::size_t>(1 + model.layers),
-                 {C, C * C, K * C, K * C, C * C, C, M * C, M * C, C * M});
-    units.push_back({C});
-    if (!model.tie_embeddings) units.back().push_back(V * C);
-    return units;
+    block = {{C, C}, in_parts([&](std::int64_t part) {
+               const std::int64_t M = cut(mlp_width(model), part);
+               return Numels{A * C, K * C, K * C, C * A, M * C, M * C, C * M};
+             })};
+    head.shared = {C};
+  } else {
+    embedding.shared = {model.context * C};
+    block = {{C, C, C, C, C, C}, in_parts([&](std::int64_t part) {
+               const std::int64_t M = cut(4 * C, part);
+               return Numels{3 * A * C, 3 * A, A * C, C * M, M, M * C};
+             })};
+    head.shared = {C, C};
   }
-  for (std::int64_t i = 0; i < model.layers; ++i)
-    units.push_back({C, C, 3 * C * C, 3 * C, C * C, C, C, C, 4 * C * C, 4 * C, 4 * C * C, C});
-  units.push_back({C, C});
-  if (!model.tie_embeddings) units.back().push_back(V * C);
+  if (!model.tie_embeddings) head.parts = in_parts(vocabulary);
+  std::vector<UnitShape> units = {embedding};
+  units.resize(static_cast<std::size_t>(1 + L), block);
+  units.push_back(head);
   return units;
 }
 
@@ -74,20 +100,32 @@ struct Size {
   std::int64_t sliced = 0;   // with padded units as well
 };
 
-// Units are cut into so many slices.
-Size size_of(const std::vector<std::vector<std::int64_t>>& units, std::int64_t alignment,
-             int num_slices) {
+// Units are cut into so many slices. Of each, a rank has the parts first … first + own − 1, of which
+// each begins at a block, unless there is only one.
+Size size_of(const std::vector<UnitShape>& units, std::int64_t alignment, int num_slices,
+             std::size_t first, std::size_t own) {
   Size size;
-  for (const std::vector<std::int64_t>& unit : units) {
+  for (const UnitShape& unit : units) {
     std::int64_t aligned = 0;
-    for (const std::int64_t numel : unit) {
-      size.parameters += numel;
-      aligned += round_up(numel, alignment);
+    const auto add = [&](const std::vector<std::int64_t>& tensors) {
+      for (const std::int64_t numel : tensors) {
+        size.parameters += numel;
+        aligned += round_up(numel, alignment);
+      }
+    };
+    add(unit.shared);
+    for (std::size_t part = first; part < first + own && part < unit.parts.size(); ++part) {
+      if (unit.parts.size() > 1) aligned = round_up(aligned, kNormSlice);
+      add(unit.parts[part]);
     }
     size.aligned += aligned;
     size.sliced += round_up(aligned, num_slices * kNormSlice);
   }
   return size;
+}
+// All parts.
+Size size_of(const std::vector<UnitShape>& units, std::int64_t alignment, int num_slices) {
+  return size_of(units, alignment, num_slices, 0, units[0].parts.size());
 }
 
 void expect_size(const ModelOptions& model, const Size& size) {
@@ -125,7 +163,7 @@ void expect_held(const Size& size, const Widths& widths, int zero, int num_slice
 
 void expect_of_replicas(const TrainOptions& options, const TrainReport& report,
                         Communicator& comm) {
-  const std::vector<std::vector<std::int64_t>> units = tensors_of(options.model);
+  const std::vector<UnitShape> units = units_of(options.model);
   const Widths widths = widths_of(options.model);
   const auto* const shards = options.own.find<ShardOptions>();
   const int num_slices = shards && shards->num_ranks > 0 ? shards->num_ranks : comm.size();
@@ -169,18 +207,49 @@ void expect_of_replicas(const TrainOptions& options, const TrainReport& report,
   EXPECT_LE(sent, static_cast<double>(most + numbers * (comm.size() - 1)));
 }
 
+// What t ranks of a model add up of each layer: 4 times the activations in each block, once those of
+// the embedding and those of the head, and 3 t numbers of each token for the loss. An all-reduce sends
+// its tensor 2 (t - 1) times, by all ranks together. Besides, there are gradients of replicas and, of a
+// tied embedding, of two stages; two norms, and a few numbers.
+void expect_sums_of_layers(const TrainOptions& options, const TrainReport& report,
+                           std::int64_t activations, std::int64_t rows, std::int64_t numel,
+                           Communicator& comm) {
+  const ModelOptions& model = options.model;
+  const std::int64_t t = report.num_tensor_ranks;
+  const std::int64_t per_block = model.recompute == Recompute::kBlocks ? 6 : 4;
+  const std::int64_t layers = 2 * (t - 1) *
+                              ((per_block * model.layers + 2) * activations +
+                               3 * t * rows * model.context * std::int64_t{4});
+  const auto num_steps = static_cast<std::int64_t>(report.losses.size());
+  const std::int64_t replicas = report.num_replicas, in_replica = t * report.num_stages;
+  const std::int64_t g = widths_of(model).gradient;
+  const std::int64_t gradients = num_steps * 2 * g * (replicas - 1) * (numel / replicas);
+  const std::int64_t tied = model.tie_embeddings ? num_steps * 2 * g * replicas * numel : 0;
+  const std::int64_t blocks = numel / replicas / kNormSlice + in_replica * (model.layers + 2);
+  const std::int64_t numbers =
+      num_steps * 8 * 2 * comm.size() * (2 * blocks + 3 + report.batch_counts.microbatches);
+  const double sent =
+      all_reduce_sum(static_cast<double>(report.traffic[CommOp::kAllReduce].bytes_sent), comm);
+  EXPECT_GE(sent, static_cast<double>(layers + gradients));
+  EXPECT_LE(sent, static_cast<double>(layers + gradients + tied + numbers));
+}
+
 void expect_of_stages(const TrainOptions& options, const TrainReport& report, Communicator& comm) {
   const ModelOptions& model = options.model;
   const Widths widths = widths_of(model);
-  const Size whole = size_of(tensors_of(model), widths.alignment(), /*num_ranks=*/1);
+  const Size whole = size_of(units_of(model), widths.alignment(), /*num_slices=*/1);
   expect_size(model, whole);
   EXPECT_EQ(report.num_parameters, whole.parameters);
   const auto of_all_ranks = [&](std::int64_t value) {
     return static_cast<std::int64_t>(all_reduce_sum(static_cast<double>(value), comm));
   };
   const bool has_copy = model.tie_embeddings && report.num_stages > 1;
-  const std::int64_t copy = round_up(model.vocab_size * model.channels, widths.alignment());
-  const std::int64_t numel = report.num_replicas * (whole.aligned + (has_copy ? copy : 0));
+  std::vector<UnitShape> units = units_of(model);
+  if (has_copy) units.back().parts = units.front().parts;
+  const auto own = static_cast<std::size_t>(model.product_parts / report.num_tensor_ranks);
+  std::int64_t numel = 0;
+  for (std::size_t first = 0; first < units[0].parts.size(); first += own)
+    numel += report.num_replicas * size_of(units, widths.alignment(), 1, first, own).aligned;
   // Another model beside the one that is trained: dpo's reference, or a teacher.
   const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   const bool has_teacher = objective.kind == ObjectiveKind::kSelfDistillation;
@@ -193,25 +262,25 @@ void expect_of_stages(const TrainOptions& options, const TrainReport& report, Co
   EXPECT_THAT(state, AnyOf((widths.master + 8) * numel, widths.master * numel, 8 * numel));
 
   // Every stage of a replica counts that replica's rows.
-  const std::int64_t rows = of_all_ranks(report.batch_counts.rows) / report.num_stages;
-  const std::int64_t microbatches =
-      of_all_ranks(report.batch_counts.microbatches) / report.num_stages;
+  const int t = report.num_tensor_ranks, per_replica = report.num_stages * t;
+  const std::int64_t rows = of_all_ranks(report.batch_counts.rows) / per_replica;
+  const std::int64_t microbatches = of_all_ranks(report.batch_counts.microbatches) / per_replica;
   const std::int64_t boundaries =
       report.num_stages * options.get<PipelineOptions>().chunks_per_stage - 1;
   const OpTraffic& sent = report.traffic[CommOp::kSend];
   const std::int64_t passes = has_two ? 3 : 2;  // a forward, a backward, the other's forward
   const std::int64_t rows_of_sample = objective.kind == ObjectiveKind::kLanguageModel ? 1 : 2;
-  EXPECT_EQ(of_all_ranks(sent.bytes_sent), passes * widths.parameter * boundaries * rows *
-                                               rows_of_sample * model.context * model.channels);
-  EXPECT_EQ(of_all_ranks(sent.messages), passes * boundaries * microbatches);
+  const std::int64_t activations =
+      widths.parameter * rows * rows_of_sample * model.context * model.channels;
+  EXPECT_EQ(of_all_ranks(sent.bytes_sent), t * passes * boundaries * activations);
+  EXPECT_EQ(of_all_ranks(sent.messages), t * passes * boundaries * microbatches);
+  if (t > 1) expect_sums_of_layers(options, report, activations, rows, numel, comm);
 }
 
 }  // namespace
 
 void expect_closed_form(const TrainOptions& options, const TrainReport& report,
                         Communicator& comm) {
-  if (options.model.product_parts > 1)
-    return;  // each part is padded: parts_ladder_test, theory.hpp
   const bool has_stages = options.own.find<PipelineOptions>() != nullptr;
   has_stages ? expect_of_stages(options, report, comm) : expect_of_replicas(options, report, comm);
 }
