@@ -54,12 +54,14 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
     if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.model_parallel);
-    const StepSums sums =
-        all_reduce_sum(StepSums{counted_once(loss, mesh), run.stop_requested()}, mesh);
+    const double own_loss = counted_once(loss, mesh);  // so does the loss
+    const StepSums sums = all_reduce_sum(StepSums{own_loss, run.stop_requested()}, mesh);
     run.end_step({sums.loss, clip.norm, param_norm, num_targets, sums.is_stop_requested, metrics});
     if (run.should_save()) run.save(state());
-    if (run.should_evaluate())
-      run.record_validation(evaluate(pipeline, objective, batches.validation(), mesh));
+    if (run.should_evaluate()) {
+      const double val_loss = evaluate(pipeline, objective, batches.validation(), mesh);
+      run.record_validation(val_loss);
+    }
   }
   run.finish(state());
   WholeLogits whole(pipeline, parts, options.model.vocab_size);
