@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
-VOCABULARY, LAYERS, HEADS, CHANNELS, POSITIONS = 301, 3, 6, 48, 64
+VOCABULARY, LAYERS, HEADS, CHANNELS, POSITIONS = 301, 3, 12, 48, 64
 CONTEXT = 40  # of what is compared: less than the model has positions
 
 
@@ -51,7 +51,7 @@ def llama(**changes):
         "hidden_size": CHANNELS,
         "max_position_embeddings": POSITIONS,
         "intermediate_size": 80,
-        "num_key_value_heads": 2,
+        "num_key_value_heads": 4,
     }
     return LlamaConfig(**{**shape, "rope_theta": 100000.0, "tie_word_embeddings": True, **changes})
 

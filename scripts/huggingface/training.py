@@ -26,7 +26,14 @@ ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-5}
 WEIGHT_DECAY, CLIP_NORM = 0.1, 1.0
 TRAINED = [*(family.name for family in FAMILIES), "Llama, a key for each query"]
 TRAINERS = {
-    "fp32": ["step0_single_gpu", "step5_zero1", "step7_zero3", "step8_pipeline_ga"],
+    "fp32": [
+        "step0_single_gpu",
+        "step5_zero1",
+        "step7_zero3",
+        "step8_pipeline_ga",
+        "tensor_parallel",
+        "tensor_parallel on 4 ranks",
+    ],
     "bf16": ["step0_single_gpu"],
 }
 # How a step gets its rows: rows of a microbatch, microbatches, and ranks to share them.
@@ -40,6 +47,18 @@ SHARES = {
         "num_microbatches": 4,
         **TWO_RANKS,
         "pipeline_stages": 2,
+    },
+    "tensor_parallel": {
+        "micro_batch_size": 2,
+        "num_microbatches": 2,
+        **TWO_RANKS,
+        "tensor_ranks": 2,
+    },
+    "tensor_parallel on 4 ranks": {
+        "micro_batch_size": 4,
+        "transport": "threads",
+        "ranks": 4,
+        "tensor_ranks": 4,
     },
 }
 # Planted into the loop: what it is called with.
@@ -62,7 +81,8 @@ def check(folder, has_mistakes):
         for step in steps
     ]
     outs = [
-        folder / "_".join([step, precision, BY_NAME[name].folder]) for name, precision, step in runs
+        folder / "_".join([*step.split(), precision, BY_NAME[name].folder])
+        for name, precision, step in runs
     ]
     start(
         [
@@ -92,7 +112,7 @@ def check(folder, has_mistakes):
 
 def train_command(step, precision, model, data, out):
     return command(
-        trainer(step),
+        trainer(step.split()[0]),
         init_from=model,
         data=data,
         order="sequential",
