@@ -24,10 +24,13 @@ class Rung(NamedTuple):
     def own_options(self, num_ranks: int, num_steps: int = 1, run: Path | str = "RUN") -> list[str]:
         """The options in a run on so many ranks, of so many steps, in this folder."""
         pipeline_stages = 2 if num_ranks % 2 == 0 else num_ranks
+        tensor_ranks = 2 if num_ranks % 2 == 0 else 1
         values = {
             "N": num_ranks,
             "P": pipeline_stages,
             "R": num_ranks // pipeline_stages,
+            "T": tensor_ranks,
+            "Q": num_ranks // tensor_ranks,
             "S": min(num_steps, 20),
             "D": max(n for n in range(1, 11) if num_steps % n == 0),
         }
