@@ -22,11 +22,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from python_trainer import Gpt, load  # noqa: E402
+from python_trainer import Block, Gpt, load  # noqa: E402
+from torch import nn  # noqa: E402
 from torch.autograd.graph import saved_tensors_hooks  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B  # noqa: E402
+from torch.distributed.tensor import Partial, Replicate  # noqa: E402
+from torch.distributed.tensor.parallel import (  # noqa: E402
+    ColwiseParallel,
+    RowwiseParallel,
+    loss_parallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.nn.utils import parameters_to_vector, vector_to_parameters  # noqa: E402
 from torch.optim import SGD, AdamW  # noqa: E402
@@ -37,16 +46,23 @@ IMPORTS = {
     each.__name__: each
     for each in (
         AdamW,
+        ColwiseParallel,
         DataLoader,
         DistributedDataParallel,
         DistributedSampler,
+        Partial,
         PipelineStage,
+        Replicate,
+        RowwiseParallel,
         SGD,
         Schedule1F1B,
         ZeroRedundancyOptimizer,
         checkpoint,
         fully_shard,
+        init_device_mesh,
+        loss_parallel,
         nullcontext,
+        parallelize_module,
         parameters_to_vector,
         partial,
         vector_to_parameters,
@@ -82,6 +98,30 @@ def count(targets):
     return (targets != IGNORED).sum()
 
 
+class BlockByHeads(Block):
+    """The same block with a matrix each for queries, keys and values, and as many heads as these
+    have, so that a rank can have some of each."""
+
+    @staticmethod
+    def split(block):
+        block.__class__, joint = BlockByHeads, block.attn.pop("c_attn")
+        weights, biases = joint.weight.chunk(3), joint.bias.chunk(3)
+        block.head_channels = joint.in_features // block.heads
+        for name, weight, bias in zip("qkv", weights, biases):
+            block.attn[name] = nn.Linear(*weight.shape)
+            block.attn[name].load_state_dict({"weight": weight, "bias": bias})
+
+    def forward(self, x):
+        B, T, _ = x.shape
+        y = self.ln_1(x)
+        q, k, v = (
+            self.attn[name](y).view(B, T, -1, self.head_channels).transpose(1, 2) for name in "qkv"
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.attn.c_proj(mixed.transpose(1, 2).reshape(B, T, -1))
+        return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
 class Box:
     """What the lines of a box rely on, on this rank, and a record of the losses that they compute."""
 
@@ -96,6 +136,9 @@ class Box:
         if box["root_sends"] and rank > 0:
             for p in self.model.parameters():
                 torch.nn.init.zeros_(p)
+        if box["by_heads"]:
+            for block in self.model.blocks:
+                BlockByHeads.split(block)
         self.optimizer = AdamW(self.model.parameters(), **start["adamw"])
         self.x = torch.arange(1000.0) * (rank + 1)
 
