@@ -25,7 +25,7 @@ struct SumOfRows {
   at::Tensor max, sum, target;
 };
 
-SumOfRows join(const SumOfRows& left, const SumOfRows& right) {
+SumOfRows join_rows(const SumOfRows& left, const SumOfRows& right) {
   const at::Tensor max = at::maximum(left.max, right.max);
   return {max, left.sum * (left.max - max).exp() + right.sum * (right.max - max).exp(),
           left.target + right.target};
@@ -37,28 +37,31 @@ class OwnPart {
   OwnPart(const VocabParts& parts, int i, const at::Tensor& targets)
       : start_(parts.begin(parts.first + i) - parts.begin(parts.first)),
         length_(parts.begin(parts.first + i + 1) - parts.begin(parts.first + i)),
-        targets_(targets - parts.begin(parts.first + i)),
-        has_target_(targets_.ge(0).logical_and_(targets_.lt(length_))) {}
+        targets_(targets - parts.begin(parts.first + i)) {}
 
   at::Tensor columns_of(const at::Tensor& logits) const {
     return logits.narrow(1, start_, length_);
   }
   at::Tensor target_of(const at::Tensor& columns) const {
-    return columns.gather(1, column()).squeeze(1).masked_fill(has_target_.logical_not(), 0);
+    return at::where(has_target(), columns.gather(1, column()).squeeze(1), 0);
   }
   void add_to_target(const at::Tensor& columns, const at::Tensor& values) const {
-    columns.scatter_add_(1, column(), at::where(has_target_, values, 0).unsqueeze(1));
+    columns.scatter_add_(1, column(), at::where(has_target(), values, 0).unsqueeze(1));
   }
 
  private:
+  at::Tensor has_target() const {
+    // One that is ignored is negative.
+    return targets_.ge(0).logical_and_(targets_.lt(length_));
+  }
   at::Tensor column() const { return targets_.clamp(0, length_ - 1).unsqueeze(1); }
 
   std::int64_t start_, length_;
-  at::Tensor targets_, has_target_;  // [N], counted from the part's first token
+  at::Tensor targets_;  // [N], counted from the part's first token
 };
 
-// Over all owners: each fills in its own rows, and zeros change nothing.
 SumOfRows of_all_owners(const SumOfRows& own, const VocabParts& parts) {
+  // Each fills in its own rows; zeros change nothing.
   if (!parts.sum_ranks) return own;
   const int num_owners = parts.total / parts.own;
   const at::Tensor all = at::zeros({num_owners, 3, own.max.size(0)}, own.max.options());
@@ -72,11 +75,16 @@ SumOfRows of_all_owners(const SumOfRows& own, const VocabParts& parts) {
       [&](int i) {
         return SumOfRows{all[i][0], all[i][1], all[i][2]};
       },
-      join);
+      join_rows);
 }
 
 // logits [N, own tokens] in fp32, targets [N] -> [].
 struct CrossEntropyInParts : torch::autograd::Function<CrossEntropyInParts> {
+  struct Kept : torch::CustomClassHolder {
+    explicit Kept(VocabParts the_parts) : parts(std::move(the_parts)) {}
+    VocabParts parts;
+  };
+
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits,
                             const at::Tensor& targets, const VocabParts& parts) {
     variable_list saved;
@@ -88,7 +96,7 @@ struct CrossEntropyInParts : torch::autograd::Function<CrossEntropyInParts> {
       saved.insert(saved.end(), {exps, max});
       return {max, exps.sum(1), part.target_of(columns)};
     };
-    const SumOfRows rows = of_all_owners(tree_sum(0, parts.own, of_part, join), parts);
+    const SumOfRows rows = of_all_owners(tree_sum(0, parts.own, of_part, join_rows), parts);
     const at::Tensor is_counted = targets.ne(kIgnoredTarget);
     saved.insert(saved.end(), {rows.max, rows.sum, targets});
     context->save_for_backward(saved);
@@ -117,11 +125,6 @@ struct CrossEntropyInParts : torch::autograd::Function<CrossEntropyInParts> {
     }
     return {gradient, {}, {}};
   }
-
-  struct Kept : torch::CustomClassHolder {
-    explicit Kept(VocabParts the_parts) : parts(std::move(the_parts)) {}
-    VocabParts parts;
-  };
 };
 
 }  // namespace

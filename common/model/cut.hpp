@@ -29,14 +29,15 @@ Cut cut_columns(std::int64_t rows, std::int64_t columns, std::int64_t grain,
 // Rows of such a tensor.
 Cut cut_rows(std::int64_t rows, std::int64_t columns, std::int64_t grain);
 
-// Part `index` of `total` of a tensor of this name and shape. Parts differ by a grain at most.
+// Part `index` of `total` of a tensor of this name and shape. part_begin() deals its grains, so parts
+// differ by one at most.
 TensorPart part_of(const std::string& whole, at::IntArrayRef shape, const Cut& cut, int index,
                    int total);
 
 // Where the part is in the whole, in the same memory: [outer, its own n, inner].
 at::Tensor place_of(const TensorPart& part, const at::Tensor& whole);
 
-// A copy of it, of the whole's shape but for the dimension that is cut.
+// A contiguous copy of it, of the whole's shape but for the dimension that is cut.
 at::Tensor piece_of(const TensorPart& part, const at::Tensor& whole);
 
 }  // namespace ladder

@@ -16,40 +16,56 @@ at::Tensor summed(const at::Tensor& own, const Parts& parts) {
   return sum;
 }
 
+// Two branches of one tensor.
 struct Branches : torch::autograd::Function<Branches> {
-  static variable_list forward(AutogradContext* /*context*/, const at::Tensor& x) {
-    return {x.detach(), x.detach()};
-  }
-  static variable_list backward(AutogradContext* /*context*/, const variable_list& outputs) {
-    return {outputs[0] + outputs[1]};
-  }
+  static variable_list forward(AutogradContext* context, const at::Tensor& x);
+  static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
 
+variable_list Branches::forward(AutogradContext* /*context*/, const at::Tensor& x) {
+  return {x.detach(), x.detach()};
+}
+
+variable_list Branches::backward(AutogradContext* /*context*/, const variable_list& gradients) {
+  return {gradients[0] + gradients[1]};
+}
+
+// f. What backward needs to know of the parts, forward keeps in the context.
 struct BranchToOwners : torch::autograd::Function<BranchToOwners> {
   struct Kept : torch::CustomClassHolder {
     explicit Kept(Parts the_parts) : parts(std::move(the_parts)) {}
     Parts parts;
   };
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parts& parts) {
-    context->saved_data["parts"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(parts));
-    return x.detach();
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& outputs) {
-    const auto kept =
-        c10::static_intrusive_pointer_cast<Kept>(context->saved_data["parts"].toCapsule());
-    return {summed(outputs[0], kept->parts), {}};
-  }
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parts& parts);
+  static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
 
+at::Tensor BranchToOwners::forward(AutogradContext* context, const at::Tensor& x,
+                                   const Parts& parts) {
+  context->saved_data["parts"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(parts));
+  return x.detach();
+}
+
+variable_list BranchToOwners::backward(AutogradContext* context, const variable_list& gradients) {
+  const auto kept =
+      c10::static_intrusive_pointer_cast<Kept>(context->saved_data["parts"].toCapsule());
+  return {summed(gradients[0], kept->parts), {}};
+}
+
+// g
 struct SumOfOwners : torch::autograd::Function<SumOfOwners> {
-  static at::Tensor forward(AutogradContext* /*context*/, const at::Tensor& own,
-                            const Parts& parts) {
-    return summed(own, parts);
-  }
-  static variable_list backward(AutogradContext* /*context*/, const variable_list& outputs) {
-    return {outputs[0], {}};
-  }
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& own, const Parts& parts);
+  static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
+
+at::Tensor SumOfOwners::forward(AutogradContext* /*context*/, const at::Tensor& own,
+                                const Parts& parts) {
+  return summed(own, parts);
+}
+
+variable_list SumOfOwners::backward(AutogradContext* /*context*/, const variable_list& gradients) {
+  return {gradients[0], {}};
+}
 
 // What is made as x is.
 at::Tensor made_as(const at::Tensor& x, const at::Tensor& same) {

@@ -58,11 +58,12 @@ struct VocabParts : Parts {
   std::int64_t begin(int index) const { return part_begin(vocab_size, index, total); }
 };
 
-// x for two branches. No copy is made.
+// x for two branches. No copy is made, and what has a recipe (recipes.hpp) has it in both.
 std::pair<at::Tensor, at::Tensor> branch(const at::Tensor& x);
 
 // The branches and sums among owners of parts: x as it is, whose gradient all of them add up; and
-// the sum of what all of them have.
+// the sum of what all of them have. Neither changes what it is given, or keeps it for backward.
+// Without other owners, each returns the very tensor that it is given.
 at::Tensor branch_to_owners(const at::Tensor& x, const Parts& parts);
 at::Tensor sum_of_owners(const at::Tensor& own, const Parts& parts);
 

@@ -19,8 +19,8 @@ double counted_once(double value, const Mesh& mesh) {
   return mesh.tp_rank() == 0 ? value : 0;
 }
 
-// Each fills in its own logits; zeros change nothing.
 at::Tensor WholeLogits::forward(const at::Tensor& tokens) {
+  // Each fills in its own logits; zeros change nothing.
   const at::Tensor own = pipeline_.forward(tokens);
   if (!parts_.sum_ranks) return own;
   const at::Tensor all = at::zeros({own.size(0), own.size(1), parts_.vocab_size}, own.options());
