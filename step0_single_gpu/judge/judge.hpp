@@ -28,6 +28,8 @@ struct JudgedTrainer {
   // Varies options that only this step has; gets the number of the case, from 0 on. That of the
   // drawn one is cases().size(), and its options.seed is drawn as well.
   std::function<void(TrainOptions& options, int number)> vary = {};
+  // True if step 0 runs the answer as well: then it is asked again for every planted answer.
+  bool is_in_step_0 = false;
 };
 
 class Judge : public Examination {
