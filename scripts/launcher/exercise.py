@@ -429,7 +429,7 @@ def code_lines(text):
 
 HARD = ", the hard way."  # in the first line of such a file
 # Documents have unequal numbers of targets.
-SHORT = "--layers 3 --heads 3 --channels 96 --context 256 --rows documents --micro-batch-size 2 --lr 6e-3 --steps 4".split()
+SHORT = "--layers 3 --heads 4 --channels 96 --context 256 --rows documents --micro-batch-size 2 --lr 6e-3 --steps 4".split()
 
 
 def short_run(kind, step, num_ranks, options, out):
