@@ -23,11 +23,13 @@ namespace {
 // has made of a microbatch, and sends its own result on. In between, tensor ranks add up what each
 // has computed of a layer: twice in a block, where its attention and its MLP end in forward and begin
 // in backward; once where the embedding ends, and where the head begins; and of the loss, three
-// numbers of each token for each of them.
+// numbers of each token for each of them. If they cut rows as well, such a sum leaves a rank its own
+// rows; rows are gathered where nothing is added up; and backward adds up the gradients of what all
+// parts use.
 class Messages {
  public:
-  Messages(SendPlan& plan, const TrainOptions& options, const Place& place, const PipelineCut& cut)
-      : plan_(plan), options_(options), place_(place), cut_(cut) {}
+  Messages(SendPlan& plan, const TrainOptions& options, const Place& place, const StagePlan& stage)
+      : plan_(plan), options_(options), place_(place), stage_(stage), cut_(stage.cut) {}
 
   void forward() {
     for (const std::size_t chunk : cut_.chunks_on(place_.stage)) {
@@ -53,32 +55,58 @@ class Messages {
     return batch_shape(options_).rows_per_sample * options_.data.microbatch_size *
            options_.model.context;
   }
+  // How often a layer gives x to all parts, and adds up what they make of it.
+  int num_spreads(std::int64_t layer) const { return layer == 0 ? 0 : is_head(layer) ? 1 : 2; }
+  int num_sums(std::int64_t layer) const { return layer == 0 ? 1 : is_head(layer) ? 0 : 2; }
+
   void forward_of(std::int64_t layer) {
-    if (is_head(layer)) {
-      sum(StepPhase::kAfterForward, layer, 3 * place_.mesh.num_tensor_ranks * tokens(), 4);
-    } else {
-      sum_activations(StepPhase::kAfterForward, layer, layer == 0 ? 1 : 2);
-    }
+    compute(StepPhase::kAfterForward, layer);
+    if (is_head(layer))
+      exchange(StepPhase::kAfterForward, layer, CommOp::kAllReduce,
+               3 * place_.mesh.num_tensor_ranks * tokens(), 4, options_.data.microbatch_size);
   }
   void backward_of(std::int64_t layer) {
-    if (layer == 0) return;
-    if (!is_head(layer) && options_.model.recompute == Recompute::kBlocks)
-      sum_activations(StepPhase::kBeforeBackward, layer, 2);
-    sum_activations(StepPhase::kAfterBackward, layer, is_head(layer) ? 1 : 2);
+    const bool is_block = layer > 0 && !is_head(layer);
+    if (is_block && options_.model.recompute == Recompute::kBlocks)
+      compute(StepPhase::kBeforeBackward, layer);
+    of_activations(StepPhase::kAfterBackward, layer, num_sums(layer), num_spreads(layer));
+    if (place_.mesh.cuts_rows) add_up_shared(layer);
   }
-  void sum_activations(StepPhase phase, std::int64_t layer, int times) {
-    for (int i = 0; i < times; ++i)
-      sum(phase, layer, tokens() * options_.model.channels, options_.model.precision.param_bytes());
+  void compute(StepPhase phase, std::int64_t layer) {
+    of_activations(phase, layer, num_spreads(layer), num_sums(layer));
   }
-  void sum(StepPhase phase, std::int64_t layer, std::int64_t numel, std::int64_t element_bytes) {
+  // What is gathered, if rows are cut, and what is added up.
+  void of_activations(StepPhase phase, std::int64_t layer, int num_gathered, int num_summed) {
+    const CommOp sum = place_.mesh.cuts_rows ? CommOp::kReduceScatter : CommOp::kAllReduce;
+    for (int i = 0; i < num_gathered + num_summed; ++i) {
+      if (i < num_gathered && !place_.mesh.cuts_rows) continue;
+      exchange(phase, layer, i < num_gathered ? CommOp::kAllGather : sum,
+               tokens() * options_.model.channels, options_.model.precision.param_bytes(),
+               options_.data.microbatch_size);
+    }
+  }
+  // The gradients of what all parts use, of which each rank has those of its rows.
+  void add_up_shared(std::int64_t layer) {
+    const std::vector<std::int64_t> layers = cut_.layers_of(place_.stage);
+    const auto number = std::ranges::find(layers, layer) - layers.begin();
+    const FlatUnit& unit = stage_.layout.units[static_cast<std::size_t>(number)];
+    for (const FlatTensor& tensor : stage_.layout.tensors) {
+      const bool is_here = tensor.start >= unit.start && tensor.start < unit.start + unit.numel;
+      if (is_here && !tensor.part && tensor.is_trainable)
+        exchange(StepPhase::kAfterBackward, layer, CommOp::kAllReduce, tensor.numel,
+                 options_.model.precision.param_bytes(), /*full_rows=*/0);
+    }
+  }
+  void exchange(StepPhase phase, std::int64_t layer, CommOp operation, std::int64_t numel,
+                std::int64_t element_bytes, std::int64_t full_rows) {
     if (place_.mesh.num_tensor_ranks == 1) return;
     plan_.each_microbatch({.phase = phase,
                            .layer = static_cast<int>(layer),
-                           .operation = CommOp::kAllReduce,
+                           .operation = operation,
                            .numel = numel,
                            .element_bytes = element_bytes,
                            .group = place_.tensor_ranks()},
-                          /*full_rows=*/options_.data.microbatch_size);
+                          full_rows);
   }
 
   // The ranks of two neighboring stages, of which this is the first.
@@ -100,7 +128,7 @@ class Messages {
     plan_.each_microbatch({.phase = phase,
                            .layer = static_cast<int>(layer),
                            .operation = CommOp::kSend,
-                           .numel = tokens() * options_.model.channels,
+                           .numel = tokens() * options_.model.channels / place_.row_owners(),
                            .element_bytes = options_.model.precision.param_bytes(),
                            .wait = Wait::kForNothing,
                            .group = with_neighbor(step)},
@@ -110,6 +138,7 @@ class Messages {
   SendPlan& plan_;
   const TrainOptions& options_;
   const Place& place_;
+  const StagePlan& stage_;
   const PipelineCut& cut_;
 };
 
@@ -121,10 +150,11 @@ struct ChunkActivations {
 };
 
 std::vector<ChunkActivations> chunk_activations(const TrainOptions& options, const PipelineCut& cut,
-                                                int num_owners) {
+                                                const MeshShape& mesh) {
   TrainOptions apart = options;  // a tied head on another stage than the embedding shares nothing
   if (cut.num_stages > 1) apart.model.tie_embeddings = false;
-  const std::vector<LayerActivations> layers = layer_activations(apart, num_owners);
+  const std::vector<LayerActivations> layers =
+      layer_activations(apart, mesh.num_tensor_ranks, mesh.cuts_rows);
   std::vector<ChunkActivations> chunks;
   for (const std::vector<std::int64_t>& chunk : cut.chunks) {
     std::vector<LayerActivations> own(layers.begin() + chunk.front(),
@@ -187,11 +217,11 @@ double most_bytes_on_stage(const PipelinePlan& plan, int stage,
 // After a few rounds of all stages, a further microbatch adds nothing, or one that is live.
 double most_activations(const TrainOptions& options, const Place& place, const PipelineCut& cut) {
   const auto& pipeline = options.get<PipelineOptions>();
-  const std::vector<ChunkActivations> chunks =
-      chunk_activations(options, cut, place.mesh.num_tensor_ranks);
+  const std::vector<ChunkActivations> chunks = chunk_activations(options, cut, place.mesh);
   const std::int64_t rows = batch_shape(options).rows_per_sample * options.data.microbatch_size;
-  const auto message = static_cast<double>(rows * options.model.context * options.model.channels *
-                                           options.model.precision.param_bytes());
+  const auto message =
+      static_cast<double>(rows * options.model.context * options.model.channels *
+                          options.model.precision.param_bytes() / place.row_owners());
   const auto with = [&](std::int64_t num_microbatches) {
     const PipelinePlan plan =
         plan_pipeline(pipeline.schedule, place.mesh.num_stages, num_microbatches,
@@ -278,8 +308,8 @@ OptimizerWork optimizer_work_at(const TrainOptions& options, const Place& place)
 }
 
 void add_forward_sends(SendPlan& plan, const TrainOptions& options, const Place& place,
-                       const PipelineCut& cut) {
-  Messages(plan, options, place, cut).forward();
+                       const StagePlan& stage) {
+  Messages(plan, options, place, stage).forward();
 }
 
 std::vector<Send> sends_at(const TrainOptions& options, const StepsTaken& steps,
@@ -293,7 +323,7 @@ std::vector<Send> sends_at(const TrainOptions& options, const StepsTaken& steps,
   plan.sum_of_doubles(StepPhase::kStart, kNumTargets);
   if (options.get<PipelineOptions>().docs_per_step > 0)  // each microbatch's are counted
     plan.each_microbatch({.phase = StepPhase::kStart, .numel = 1, .element_bytes = sizeof(double)});
-  Messages messages(plan, options, place, stage.cut);
+  Messages messages(plan, options, place, stage);
   messages.forward();
   messages.backward();
   const std::int64_t grad_bytes = options.model.precision.grad_bytes();

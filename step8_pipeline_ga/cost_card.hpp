@@ -19,6 +19,8 @@ struct Place {
   MeshShape mesh;
   int stage = 0, replica = 0, tensor_rank = 0;
   Parts parts;  // its own
+  // Among how many ranks rows of activations between layers are divided.
+  int row_owners() const { return mesh.cuts_rows ? mesh.num_tensor_ranks : 1; }
 
   RankGroup replicas() const;      // of this stage and tensor rank
   RankGroup stages() const;        // of this replica and tensor rank
@@ -35,7 +37,7 @@ StagePlan plan_stage(const TrainOptions& options, const Place& place);
 
 // The activations of each microbatch, from every chunk but the model's last.
 void add_forward_sends(SendPlan& plan, const TrainOptions& options, const Place& place,
-                       const PipelineCut& cut);
+                       const StagePlan& stage);
 
 // Step 8's cost card for a rank anywhere in a mesh.
 StateBytes state_bytes_at(const TrainOptions& options, const Place& place);

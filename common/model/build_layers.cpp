@@ -24,7 +24,7 @@ Layer head_layer(const Family& family, const ParameterMaker& make, const Parts& 
                  const std::vector<at::Tensor>& embedding) {
   const ModelOptions& options = family.options();
   const bool is_shared = options.tie_embeddings && !embedding.empty();
-  Layer layer = family.final_norm(make);
+  Layer layer = family.final_norm(make, parts);
   std::vector<at::Tensor> weights = embedding;
   if (is_shared) {
     layer.reads = 0;
@@ -42,7 +42,7 @@ Layer head_layer(const Family& family, const ParameterMaker& make, const Parts& 
       return i;
     };
     const auto last = [](int /*before*/, int after) { return after; };
-    over_parts(0, parts.own, branch_to_owners(norm(x), parts), part, last);
+    over_parts(0, parts.own, to_parts(norm(x), parts), part, last);
     return logits.size() == 1 ? logits[0] : at::cat(logits, /*dim=*/-1);  // [B, T, V]
   };
   return layer;
@@ -223,8 +223,8 @@ std::int64_t loss_bytes(const ModelOptions& options, std::int64_t num_rows) {
 }
 
 std::vector<LayerActivations> layer_activations(const ModelOptions& options, double num_rows,
-                                                at::Device device, int num_threads,
-                                                int num_owners) {
+                                                at::Device device, int num_threads, int num_owners,
+                                                bool cuts_rows) {
   const std::unique_ptr<Family> family = family_of(options);
   const double tokens = num_rows * static_cast<double>(options.context);
   std::vector<LayerActivations> layers(static_cast<std::size_t>(options.layers + 2));
@@ -237,10 +237,15 @@ std::vector<LayerActivations> layer_activations(const ModelOptions& options, dou
     };
     const std::int64_t all = family->saved_bytes_of_block(path),
                        kept = kept_bytes_of_block(*family, path),
-                       of_each = std::min(kept, family->saved_bytes_of_all_parts()),
                        working = family->working_bytes_of_block(path);
-    raise(block.saved, kept, of_each);
-    raise(block.recomputed, all - kept, family->saved_bytes_of_all_parts() - of_each);
+    // Rows that were gathered are kept, even if they are cheap to compute.
+    const std::int64_t gathered = 2 * bytes_of_input(options);
+    const bool is_cheap = options.recompute == Recompute::kCheap;
+    const std::int64_t whole = cuts_rows ? gathered : family->saved_bytes_of_all_parts();
+    const std::int64_t of_each =
+        cuts_rows && is_recomputed(options, /*layer=*/1) ? 0 : std::min(kept, whole);
+    raise(block.saved, kept + (cuts_rows && is_cheap ? gathered : 0), of_each);
+    raise(block.recomputed, all - kept, whole - of_each);
     raise(block.working, working, std::min(working, 4 * bytes_of_input(options)));
     raise(head.saved, saved_bytes_of_head(*family, path, num_owners),
           saved_bytes_of_head(*family, path, num_owners));

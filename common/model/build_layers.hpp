@@ -56,10 +56,11 @@ struct LayerActivations {
 };
 
 // The activations of each layer: the embedding, the blocks, and the head with the summed loss. Of
-// what is cut into parts, those of one of `num_owners`, which have as many each.
+// what is cut into parts, those of one of `num_owners`, which have as many each; and if these cut
+// rows (parts.hpp), as many of what is between layers.
 std::vector<LayerActivations> layer_activations(const ModelOptions& options, double num_rows,
                                                 at::Device device, int num_threads,
-                                                int num_owners = 1);
+                                                int num_owners = 1, bool cuts_rows = false);
 
 // The most that neighboring layers hold while a microbatch goes forward and backward through them.
 double most_activation_bytes(const std::vector<LayerActivations>& layers);

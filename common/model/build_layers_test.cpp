@@ -292,7 +292,7 @@ TEST(BuildLayers, PartsMakeUpTheWhole) {
 TEST(BuildLayers, ATiedHeadReadsTheEmbeddingOrHasACopy) {
   for (const ModelFamily family : all_families()) {
     const ModelOptions options = tiny(true, family);
-    const Layer norm = family_of(options)->final_norm(ParameterMaker(5, at::kCPU, options));
+    const Layer norm = family_of(options)->final_norm(ParameterMaker(5, at::kCPU, options), {});
     const std::size_t num_norms = norm.unit.tensors.size();
     const Model whole = build_layers(tiny(true, family), 5);
     EXPECT_EQ(whole.layers.back().reads, std::size_t{0});

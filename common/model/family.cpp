@@ -186,7 +186,7 @@ at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
     const at::Tensor is_other = own.lt(0).logical_or_(own.ge(num_tokens)).unsqueeze(-1);
     return look_up(weights[index], own.clamp(0, num_tokens - 1)).masked_fill(is_other, 0);
   };
-  return sum_of_owners(tree_sum(0, parts.own, part, std::plus<at::Tensor>()), parts);
+  return from_parts(tree_sum(0, parts.own, part, std::plus<at::Tensor>()), parts);
 }
 
 // A product saves its input, which queries, keys and values share; GELU saves its input, too, and

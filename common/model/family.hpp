@@ -131,7 +131,7 @@ class Family {
   virtual Embedding embedding(const ParameterMaker& make, const Parts& parts) const = 0;
   virtual Layer block(const ParameterMaker& make, std::int64_t index, const Parts& parts) const = 0;
   // What stands between the last block and the head's product, from [B, T, C] to [B, T, C].
-  virtual Layer final_norm(const ParameterMaker& make) const = 0;
+  virtual Layer final_norm(const ParameterMaker& make, const Parts& parts) const = 0;
 
   std::int64_t saved_bytes_of_block(AttentionPath path) const;  // until backward
   std::int64_t saved_bytes_of_all_parts()

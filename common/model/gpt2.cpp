@@ -1,5 +1,7 @@
 // GPT-2 (Radford et al. 2019): pre-norm blocks, tanh GELU, learned positions, biases everywhere.
 
+#include <ATen/ops/arange.h>
+
 #include <algorithm>
 
 #include "common/core/check.hpp"
@@ -16,7 +18,15 @@ struct Gpt2Embedding {
   at::Tensor wpe;  // [context, C] of positions
 
   at::Tensor operator()(const at::Tensor& tokens) const {  // [B, T] int64 -> [B, T, C]
-    return wte(to_device(tokens, wpe.device())) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
+    const at::Tensor x = wte(to_device(tokens, wpe.device()));
+    const std::int64_t T = tokens.size(1);
+    if (wte.parts.total == 1) return x + wpe.slice(/*dim=*/0, 0, T);
+    const auto add = [T](const at::Tensor& rows, const auto& weights, std::int64_t first) {
+      const at::Tensor positions =
+          at::arange(first, first + rows.size(0), rows.options().dtype(at::kLong)).remainder(T);
+      return rows + look_up(weights[0], positions);
+    };
+    return over_rows(wte.parts, x, {wpe}, add);
   }
 };
 
@@ -28,14 +38,18 @@ struct Mlp {
 };
 
 struct Gpt2Block {
-  LayerNorm ln_1;
+  InRows<LayerNorm> ln_1;
   InParts<Attention> attn;
-  LayerNorm ln_2;
+  InRows<LayerNorm> ln_2;
   InParts<Mlp> mlp;
 
   at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
-    const auto [skip, n] = ln_1.fork(x);
-    const auto [y, m] = ln_2.fork(skip, attn(n));
+    if (attn.parts.total > 1) {
+      const at::Tensor y = x + attn(ln_1(x));
+      return y + mlp(ln_2(y));
+    }
+    const auto [skip, n] = ln_1.module.fork(x);
+    const auto [y, m] = ln_2.module.fork(skip, attn(n));
     return y + mlp(m);
   }
 };
@@ -88,7 +102,7 @@ class Gpt2 final : public Family {
     const LayerNorm ln_2 = norm(make, layer.unit, h + "ln_2");
     const std::vector<Linear> c_fc = columns("mlp.c_fc", 1, M, 1);
     const auto [mlp_proj, mlp_bias] = rows("mlp.c_proj", M, 1);
-    Gpt2Block block = {ln_1, {{}, attn_bias, parts}, ln_2, {{}, mlp_bias, parts}};
+    Gpt2Block block = {{ln_1, parts}, {{}, attn_bias, parts}, {ln_2, parts}, {{}, mlp_bias, parts}};
     for (std::size_t part = 0; part < c_attn.size(); ++part) {
       block.attn.own.push_back({c_attn[part], attn_proj[part], d});
       block.mlp.own.push_back({c_fc[part], mlp_proj[part]});
@@ -97,9 +111,9 @@ class Gpt2 final : public Family {
     return layer;
   }
 
-  Layer final_norm(const ParameterMaker& make) const override {
+  Layer final_norm(const ParameterMaker& make, const Parts& parts) const override {
     Layer layer;
-    layer.forward = norm(make, layer.unit, "ln_f");
+    layer.forward = InRows<LayerNorm>{norm(make, layer.unit, "ln_f"), parts};
     return layer;
   }
 

@@ -47,9 +47,9 @@ struct LlamaMlp {
 };
 
 struct LlamaBlock {
-  RmsNorm input_layernorm;
+  InRows<RmsNorm> input_layernorm;
   InParts<LlamaAttention> attention;
-  RmsNorm post_attention_layernorm;
+  InRows<RmsNorm> post_attention_layernorm;
   InParts<LlamaMlp> mlp;
 
   at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
@@ -94,13 +94,15 @@ class Llama final : public Family {
       return make.normal(layer.unit, of_layer + name + ".weight", {C, n}, cut_columns(C, n, grain),
                          parts, residual);
     };
-    LlamaBlock block = {.input_layernorm = norm(make, layer.unit, of_layer + "input_layernorm"),
-                        .attention = {{}, {}, parts},
-                        .post_attention_layernorm = {},
-                        .mlp = {{}, {}, parts}};
+    LlamaBlock block = {
+        .input_layernorm = {norm(make, layer.unit, of_layer + "input_layernorm"), parts},
+        .attention = {{}, {}, parts},
+        .post_attention_layernorm = {},
+        .mlp = {{}, {}, parts}};
     const auto q = from("self_attn.q_proj", C, d), k = from("self_attn.k_proj", kv_channels, d);
     const auto v = from("self_attn.v_proj", kv_channels, d), o = into("self_attn.o_proj", C, d);
-    block.post_attention_layernorm = norm(make, layer.unit, of_layer + "post_attention_layernorm");
+    block.post_attention_layernorm = {norm(make, layer.unit, of_layer + "post_attention_layernorm"),
+                                      parts};
     const auto gate = from("mlp.gate_proj", M, 1), up = from("mlp.up_proj", M, 1);
     const auto down = into("mlp.down_proj", M, 1);
     for (std::size_t part = 0; part < q.size(); ++part) {
@@ -112,9 +114,9 @@ class Llama final : public Family {
     return layer;
   }
 
-  Layer final_norm(const ParameterMaker& make) const override {
+  Layer final_norm(const ParameterMaker& make, const Parts& parts) const override {
     Layer layer;
-    layer.forward = norm(make, layer.unit, "norm");
+    layer.forward = InRows<RmsNorm>{norm(make, layer.unit, "norm"), parts};
     return layer;
   }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace ladder {
 
@@ -34,6 +35,9 @@ struct RmsNorm {
   at::Tensor weight;  // [C]
   double epsilon = 1e-5;
   at::Tensor operator()(const at::Tensor& x) const;  // [..., C] -> [..., C]
+
+  std::vector<at::Tensor> weights() const { return {weight}; }
+  RmsNorm with(const std::vector<at::Tensor>& others) const { return {others[0], epsilon}; }
 };
 
 // gate · sigmoid(gate) · up, element by element (Shazeer, arXiv 2002.05202). Saves gate and up, and

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "common/model/fused_on_gpu.hpp"
 #include "common/model/products.hpp"
@@ -30,6 +31,11 @@ struct LayerNorm {
   at::Tensor operator()(const at::Tensor& x) const;  // [..., C] -> [..., C]
   // Where a branch of the model begins, and another may end: x + branch, or x, and its norm.
   Fork fork(const at::Tensor& x, const std::optional<at::Tensor>& branch = {}) const;
+
+  std::vector<at::Tensor> weights() const { return {weight, bias}; }
+  LayerNorm with(const std::vector<at::Tensor>& others) const {
+    return {others[0], others[1], epsilon};
+  }
 };
 
 // GELU(x W + b), by tanh.

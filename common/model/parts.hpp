@@ -39,6 +39,14 @@ struct Parts {
   // Collective: adds up, in place, what this and the other owners of parts hold. Nothing if all
   // parts are this process's own.
   std::function<void(const at::Tensor& values)> sum_ranks = {};
+  // Sequence parallelism (rows.hpp), or nothing. Collective: all owners' rows [N/owners, C], one after
+  // the other; and the same owner's rows of the sum of what all owners hold, [N, C].
+  std::function<at::Tensor(const at::Tensor& own)> gather_rows = {};
+  std::function<at::Tensor(const at::Tensor& all)> sum_of_rows = {};
+
+  int num_owners() const { return total / own; }
+  // Of so many rows, those that this process has between layers.
+  std::int64_t own_rows(std::int64_t all) const { return gather_rows ? all / num_owners() : all; }
 };
 
 inline Parts all_parts(int total) {
@@ -78,13 +86,38 @@ auto over_parts(int begin, int end, const at::Tensor& x, const Part& part, const
   return join(std::move(first), over_parts(middle, end, right, part, join));
 }
 
+// x for all parts, and the sum of what they make of it: of all rows, or of this owner's.
+at::Tensor to_parts(const at::Tensor& x, const Parts& parts);
+at::Tensor from_parts(const at::Tensor& own, const Parts& parts);
+
 // The sum of part(i, x) over all parts, of which this process has the i-th of its own.
 template <class Part>
 at::Tensor sum_of_parts(const Parts& parts, const at::Tensor& x, const Part& part) {
-  const at::Tensor own =
-      over_parts(0, parts.own, branch_to_owners(x, parts), part, std::plus<at::Tensor>());
-  return sum_of_owners(own, parts);
+  return from_parts(over_parts(0, parts.own, to_parts(x, parts), part, std::plus<at::Tensor>()),
+                    parts);
 }
+
+// What all parts use, `weights`, in rows x [..., C]: act() of each of `total` pieces of all owners'
+// rows, one after the other, which begin at row `first` of them. So the gradients of the weights,
+// which are sums over rows, are added up by the tree as well, whoever has which rows.
+using ActOnRows = std::function<at::Tensor(
+    const at::Tensor& rows, const std::vector<at::Tensor>& weights, std::int64_t first)>;
+at::Tensor over_rows(const Parts& parts, const at::Tensor& x, std::vector<at::Tensor> weights,
+                     const ActOnRows& act);
+
+// A module that all parts use.
+template <class Module>
+struct InRows {
+  Module module;
+  Parts parts;
+
+  at::Tensor operator()(const at::Tensor& x) const {
+    return over_rows(parts, x, module.weights(),
+                     [module = module](const at::Tensor& rows, const auto& weights, auto) {
+                       return module.with(weights)(rows);
+                     });
+  }
+};
 
 // The same for modules, one for each of this process's parts. A bias is added once, to the sum.
 template <class Module>
@@ -96,7 +129,10 @@ struct InParts {
   at::Tensor operator()(const at::Tensor& x) const {
     const at::Tensor y = sum_of_parts(
         parts, x, [&](int i, const at::Tensor& z) { return own[static_cast<std::size_t>(i)](z); });
-    return bias.defined() ? y + bias : y;
+    if (!bias.defined()) return y;
+    return over_rows(parts, y, {bias}, [](const at::Tensor& rows, const auto& weights, auto) {
+      return rows + weights[0];
+    });
   }
 };
 

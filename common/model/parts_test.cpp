@@ -1,6 +1,7 @@
 #include "common/model/parts.hpp"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -218,7 +219,8 @@ class Owners {
  public:
   explicit Owners(int count) : values_(static_cast<std::size_t>(count)), meeting_(count) {}
 
-  Parts parts_of(int owner, int total) {
+  // With rows: each owner has the rows of its number between layers.
+  Parts parts_of(int owner, int total, bool has_rows = false) {
     const int count = total / static_cast<int>(values_.size());
     const auto sum_ranks = [=, this](const at::Tensor& own) {
       values_[static_cast<std::size_t>(owner)] = own.clone();
@@ -227,7 +229,22 @@ class Owners {
       meeting_.arrive_and_wait();
       at::Tensor(own).copy_(sum);
     };
-    return {.total = total, .first = owner * count, .own = count, .sum_ranks = sum_ranks};
+    Parts parts = {.total = total, .first = owner * count, .own = count, .sum_ranks = sum_ranks};
+    if (!has_rows) return parts;
+    const auto num_owners = static_cast<std::int64_t>(values_.size());
+    parts.sum_of_rows = [=](const at::Tensor& all) {
+      const at::Tensor sum = all.clone();
+      sum_ranks(sum);
+      return sum.chunk(num_owners)[static_cast<std::size_t>(owner)].contiguous();
+    };
+    parts.gather_rows = [=, this](const at::Tensor& own) {
+      values_[static_cast<std::size_t>(owner)] = own.clone();
+      meeting_.arrive_and_wait();
+      const at::Tensor all = at::cat(values_);
+      meeting_.arrive_and_wait();
+      return all;
+    };
+    return parts;
   }
 
  private:
@@ -237,7 +254,7 @@ class Owners {
 
 // The bits do not depend on who computes which part.
 TEST(ModelInParts, HasTheSameBitsHoweverManyComputeIt) {
-  const at::Tensor tokens = at::randint(61, {2, 9}, at::kLong);
+  const at::Tensor tokens = at::randint(61, {3, 8}, at::kLong);
   for (const Case& of : kCases) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       ModelOptions options = shape_of(of, 4);
@@ -249,12 +266,13 @@ TEST(ModelInParts, HasTheSameBitsHoweverManyComputeIt) {
         for (const auto& [name, leaf] : alone.leaves()) gradients[name] = leaf.grad();
         return gradients;
       }();
-      for (const int count : {2, 4}) {
+      for (const auto& [count, has_rows] :
+           {std::pair(2, false), std::pair(4, false), std::pair(2, true), std::pair(4, true)}) {
         Owners owners(count);
         std::vector<std::thread> threads;
         for (int owner = 0; owner < count; ++owner) {
-          threads.emplace_back([&, owner] {
-            const Parts parts = owners.parts_of(owner, 4);
+          threads.emplace_back([&, owner, count = count, has_rows = has_rows] {
+            const Parts parts = owners.parts_of(owner, 4, has_rows);
             const Model model = build_layers(options, kSeed, parts, all_layers(options));
             const std::int64_t begin = part_begin(61, parts.first, 4),
                                end = part_begin(61, parts.first + parts.own, 4);
@@ -262,7 +280,8 @@ TEST(ModelInParts, HasTheSameBitsHoweverManyComputeIt) {
             EXPECT_TRUE(logits.equal(wanted.slice(2, begin, end)));
             for (const auto& [name, leaf] : model.leaves())
               EXPECT_TRUE(leaf.grad().equal(wanted_gradients.at(name)))
-                  << name << " of owner " << owner << " of " << count << ", " << type;
+                  << name << " of owner " << owner << " of " << count << ", " << type
+                  << (has_rows ? ", which have rows" : "");
           });
         }
         for (std::thread& thread : threads) thread.join();

@@ -37,10 +37,11 @@ int layer_at(const FlatLayout& layout, std::int64_t start) {
   return static_cast<int>(next - layout.units.begin()) - 1;
 }
 
-std::vector<LayerActivations> layer_activations(const TrainOptions& options, int num_owners) {
+std::vector<LayerActivations> layer_activations(const TrainOptions& options, int num_owners,
+                                                bool cuts_rows) {
   const std::int64_t rows = batch_shape(options).rows_per_sample * options.data.microbatch_size;
   return layer_activations(options.model, static_cast<double>(rows), options.device,
-                           options.num_threads, num_owners);
+                           options.num_threads, num_owners, cuts_rows);
 }
 
 std::int64_t working_bytes(const TrainOptions& options, double most_activations,

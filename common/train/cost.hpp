@@ -53,6 +53,7 @@ std::int64_t working_bytes(const TrainOptions& options, const Buffers& buffers =
 
 // The layers of the options' model, for a microbatch of theirs, on one of so many owners of its
 // parts.
-std::vector<LayerActivations> layer_activations(const TrainOptions& options, int num_owners = 1);
+std::vector<LayerActivations> layer_activations(const TrainOptions& options, int num_owners = 1,
+                                                bool cuts_rows = false);
 
 }  // namespace ladder

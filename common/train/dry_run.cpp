@@ -225,7 +225,8 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
                          num_parameters, world_size, rank);
   });
   double saved = 0;
-  for (const LayerActivations& layer : layer_activations(options, mesh.num_tensor_ranks))
+  for (const LayerActivations& layer :
+       layer_activations(options, mesh.num_tensor_ranks, mesh.cuts_rows))
     saved += mesh.num_tensor_ranks * layer.saved;
   const auto bytes = static_cast<std::int64_t>(saved);
   return text + concat("Of what comes on top, a microbatch's forward keeps ", bytes, " bytes (",

@@ -60,7 +60,7 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
   const step8::Place place = step8::place_of(options, world_size, rank);
   SendPlan more(steps, place.replicas());
   if (has_second_model(objective))
-    step8::add_forward_sends(more, options, place, step8::plan_stage(options, place).cut);
+    step8::add_forward_sends(more, options, place, step8::plan_stage(options, place));
   add_gathered_scores(more, options, place);
   if (const std::int64_t sums = num_metric_sums(objective); sums > 0) {
     more.sum_of_doubles(StepPhase::kEnd, sums);

@@ -1,6 +1,7 @@
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/engine.h>
@@ -160,8 +161,9 @@ class PipelineRunner::Execution {
 
   void recv(std::map<Place, Arriving>& arriving, const Action& action, int from_chunk) {
     const at::Tensor& tokens = microbatches_[action.microbatch].tokens;
+    const std::int64_t own = runner_.chunks_.front().parts.own_rows(tokens.size(1));
     const at::Tensor tensor =
-        at::empty({tokens.size(0), tokens.size(1), runner_.channels_}, runner_.activation_options_);
+        at::empty({tokens.size(0), own, runner_.channels_}, runner_.activation_options_);
     arriving[place_of(action)] = {
         tensor, runner_.stages_.recv(tensor, plan_.stage_of(from_chunk), kMessageTag)};
   }
@@ -240,9 +242,14 @@ std::vector<double> PipelineRunner::loss_sums(const Objective& objective,
 
 at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
   at::Tensor output;
-  forward(Microbatches({Microbatch{tokens, {}}}),
+  const Parts& parts = chunks_.front().parts;
+  const std::int64_t T = tokens.size(1), owners = parts.gather_rows ? parts.num_owners() : 1;
+  // Rows that are cut must divide; no token sees those behind it.
+  const at::Tensor padded =
+      at::constant_pad_nd(tokens, {0, (T + owners - 1) / owners * owners - T});
+  forward(Microbatches({Microbatch{padded, {}}}),
           [&](const at::Tensor& logits, std::int64_t /*microbatch*/) {
-            output = logits.slice(/*dim=*/1, -1).contiguous();
+            output = logits.slice(/*dim=*/1, T - 1, T).contiguous();
           });
   const int last = stages_.size() - 1;
   const at::Tensor width = at::empty({1}, at::kLong);

@@ -13,6 +13,10 @@ void TensorOptions::declare(OptionTable& table) {
       .number("--tensor-ranks", num_ranks, {1, kMostRanks},
               "ranks that share each layer's heads, channels and tokens; 1: layers are whole")
       .changes_no_bits();
+  table
+      .flag("--sequence-parallel", is_sequence_parallel,
+            "between attention and MLP, each of them keeps and norms its own tokens only")
+      .changes_no_bits();
 }
 
 // A part is never cut: that would be another sum. And each rank adds up its own parts first, which
@@ -32,6 +36,12 @@ void TensorOptions::finalize(TrainOptions& options) {
               " for each, which is no power of two, so their sum would depend on the number of "
               "ranks; give ",
               num_ranks, ", or ", 2 * num_ranks);
+  check_usage(!is_sequence_parallel || num_ranks > 1,
+              "--sequence-parallel divides tokens among --tensor-ranks, of which there is only 1");
+  check_usage(!is_sequence_parallel || options.model.context % parts == 0,
+              "--sequence-parallel: ", parts, " parts do not divide --context ",
+              options.model.context,
+              ", so some would have a token more than others; give a multiple");
 }
 
 void TensorOptions::shape_batch(BatchShape& batch) const {
@@ -43,7 +53,9 @@ MeshShape tensor_mesh_of(const TrainOptions& options, int world_size) {
   check_usage(world_size % num_tensor_ranks == 0, "--tensor-ranks is ", num_tensor_ranks,
               ", which does not divide ", world_size, " rank(s): start a multiple with --ranks");
   const int num_stages = num_stages_of(options, world_size / num_tensor_ranks);
-  return mesh_shape(world_size, num_stages, num_tensor_ranks);
+  MeshShape mesh = mesh_shape(world_size, num_stages, num_tensor_ranks);
+  mesh.cuts_rows = options.get<TensorOptions>().is_sequence_parallel;
+  return mesh;
 }
 
 }  // namespace ladder

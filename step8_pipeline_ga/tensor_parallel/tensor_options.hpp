@@ -8,6 +8,8 @@ namespace ladder {
 
 struct TensorOptions {
   int num_ranks = 1;  // each has as many of --product-parts, by default one
+  // Between the layers' parts, each rank has some rows of the activations instead of all.
+  bool is_sequence_parallel = false;
 
   void declare(OptionTable& table);
   void finalize(TrainOptions& options);

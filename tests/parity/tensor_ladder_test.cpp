@@ -20,8 +20,10 @@ using ::testing::IsEmpty;
 
 struct Cut {
   int parts = 1, tensor_ranks = 1, stages = 1;
+  bool cuts_rows = false;
   std::string name() const {
-    return concat(parts, " parts, ", tensor_ranks, " tensor ranks, ", stages, " stages");
+    return concat(parts, " parts, ", tensor_ranks, " tensor ranks, ", stages, " stages",
+                  cuts_rows ? ", sequence parallel" : "");
   }
 };
 
