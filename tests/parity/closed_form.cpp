@@ -9,6 +9,7 @@
 #include "step5_zero1/shard_options.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
 #include "step9_diloco/diloco_options.hpp"
 
 namespace ladder {
@@ -209,17 +210,32 @@ void expect_of_replicas(const TrainOptions& options, const TrainReport& report,
 
 // What t ranks of a model add up of each layer: 4 times the activations in each block, once those of
 // the embedding and those of the head, and 3 t numbers of each token for the loss. An all-reduce sends
-// its tensor 2 (t - 1) times, by all ranks together. Besides, there are gradients of replicas and, of a
-// tied embedding, of two stages; two norms, and a few numbers.
+// its tensor 2 (t - 1) times, by all ranks together; if rows are cut, a reduce-scatter and an all-gather
+// send it (t - 1) times each, and the gradients of what all parts use are added up as well. Besides,
+// there are gradients of replicas and, of a tied embedding, of two stages; two norms, and a few
+// numbers.
 void expect_sums_of_layers(const TrainOptions& options, const TrainReport& report,
                            std::int64_t activations, std::int64_t rows, std::int64_t numel,
                            Communicator& comm) {
   const ModelOptions& model = options.model;
   const std::int64_t t = report.num_tensor_ranks;
   const std::int64_t per_block = model.recompute == Recompute::kBlocks ? 6 : 4;
+  const bool cuts_rows = options.get<TensorOptions>().is_sequence_parallel;
+  const std::int64_t of_rows = (t - 1) * (per_block * model.layers + 2) * activations;
+  std::int64_t shared = 0;
+  for (const UnitShape& unit : units_of(model))
+    for (const std::int64_t of_tensor : unit.shared) shared += of_tensor;
+  const auto in_all = [&](std::int64_t value) {
+    return static_cast<std::int64_t>(all_reduce_sum(static_cast<double>(value), comm));
+  };
+  const std::int64_t microbatches =
+      in_all(report.batch_counts.microbatches) / (t * report.num_stages);
   const std::int64_t layers = 2 * (t - 1) *
-                              ((per_block * model.layers + 2) * activations +
-                               3 * t * rows * model.context * std::int64_t{4});
+                              (3 * t * rows * model.context * std::int64_t{4} +
+                               (cuts_rows ? widths_of(model).parameter * shared * microbatches
+                                          : (per_block * model.layers + 2) * activations));
+  for (const CommOp op : {CommOp::kAllGather, CommOp::kReduceScatter})
+    EXPECT_EQ(in_all(report.traffic[op].bytes_sent), cuts_rows ? of_rows : 0);
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
   const std::int64_t replicas = report.num_replicas, in_replica = t * report.num_stages;
   const std::int64_t g = widths_of(model).gradient;
@@ -272,7 +288,8 @@ void expect_of_stages(const TrainOptions& options, const TrainReport& report, Co
   const std::int64_t rows_of_sample = objective.kind == ObjectiveKind::kLanguageModel ? 1 : 2;
   const std::int64_t activations =
       widths.parameter * rows * rows_of_sample * model.context * model.channels;
-  EXPECT_EQ(of_all_ranks(sent.bytes_sent), t * passes * boundaries * activations);
+  const bool cuts_rows = t > 1 && options.get<TensorOptions>().is_sequence_parallel;
+  EXPECT_EQ(of_all_ranks(sent.bytes_sent), (cuts_rows ? 1 : t) * passes * boundaries * activations);
   EXPECT_EQ(of_all_ranks(sent.messages), t * passes * boundaries * microbatches);
   if (t > 1) expect_sums_of_layers(options, report, activations, rows, numel, comm);
 }

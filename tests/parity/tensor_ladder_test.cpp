@@ -34,15 +34,15 @@ std::vector<Cut> cuts_on(int num_ranks) {
     case 1:
       return {{1}, {4}};
     case 2:
-      return {{2, 2}, {4, 2}, {2, 1, 2}};
+      return {{2, 2}, {2, 2, 1, true}, {4, 2, 1, true}, {2, 1, 2}, {4, 2}};
     case 3:
-      return {{3, 3}, {6, 3}, {3, 1}};
+      return {{3, 3}, {6, 3, 1, true}, {3, 1}};
     case 4:
-      return {{4, 4}, {2, 2}, {4, 2}, {2, 2, 2}, {4, 2, 2}};
+      return {{4, 4, 1, true}, {2, 2, 1, true}, {4, 2}, {2, 2, 2, true}, {4, 4}, {4, 2, 2}};
     case 6:
-      return {{3, 3}, {6, 3, 2}};
+      return {{3, 3}, {6, 3, 2, true}};
     default:
-      return {{4, 2, 2}, {4, 4, 2}, {4, 4}, {2, 2}};
+      return {{4, 2, 2, true}, {4, 4, 2}, {4, 4}, {2, 2}};
   }
 }
 
@@ -54,7 +54,7 @@ TrainOptions cut(TrainOptions options, const Cut& cut) {
   options.model.product_parts = cut.parts;
   options.model.layers = 2;
   options.data.vocab_size = 261;  // divides into 3 parts only
-  options.set<TensorOptions>().num_ranks = cut.tensor_ranks;
+  options.set<TensorOptions>() = {cut.tensor_ranks, cut.cuts_rows};
   options.set<PipelineOptions>().num_stages = cut.stages;
   options.given.insert("product-parts");
   finalize(options);
