@@ -1,9 +1,6 @@
 #include "step8_pipeline_ga/tensor_parallel/tensor_parts.hpp"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-
-#include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
 
 namespace ladder {
 
@@ -12,23 +9,10 @@ Parts parts_on(const Mesh& mesh, const TrainOptions& options) {
   const int num_ranks = mesh.num_tensor_ranks(), own = total / num_ranks;
   if (num_ranks == 1) return all_parts(total);
   Communicator& ranks = mesh.tensor_parallel;
-  Parts parts = {
-      .total = total,
-      .first = mesh.tp_rank() * own,
-      .own = own,
-      .sum_ranks = [&ranks](const at::Tensor& values) { ranks.all_reduce(values)->wait(); }};
-  if (!options.get<TensorOptions>().is_sequence_parallel) return parts;
-  parts.gather_rows = [&ranks](const at::Tensor& rows) {
-    const at::Tensor all = at::empty({rows.size(0) * ranks.size(), rows.size(1)}, rows.options());
-    ranks.all_gather(rows, all)->wait();
-    return all;
-  };
-  parts.sum_of_rows = [&ranks](const at::Tensor& all) {
-    const at::Tensor rows = at::empty({all.size(0) / ranks.size(), all.size(1)}, all.options());
-    ranks.reduce_scatter(all, rows)->wait();
-    return rows;
-  };
-  return parts;
+  return {.total = total,
+          .first = mesh.tp_rank() * own,
+          .own = own,
+          .sum_ranks = [&ranks](const at::Tensor& values) { ranks.all_reduce(values)->wait(); }};
 }
 
 double counted_once(double value, const Mesh& mesh) {

@@ -14,6 +14,7 @@
 #include "step8_pipeline_ga/runner/step_objective.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 #include "step8_pipeline_ga/stage/stage_state.hpp"
+#include "step8_pipeline_ga/tensor_parallel/sequence_parallel.hpp"
 #include "step8_pipeline_ga/tensor_parallel/tensor_parts.hpp"
 
 namespace ladder::tensor_parallel {
@@ -22,7 +23,7 @@ TrainReport train(const TrainOptions& options, Communicator& comm) {
   const MeshShape shape = tensor_mesh_of(options, comm.size());
   const Mesh mesh = Mesh::split(comm, shape.num_stages, shape.num_tensor_ranks);
   Run run(options, mesh);
-  const Parts parts = parts_on(mesh, options);  // of each layer, and how the ranks add them up
+  const Parts parts = with_rows_cut(parts_on(mesh, options), mesh, options);  // of each layer
   const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank(), parts);
   run.announce(describe_pipeline(options, plan.cut));
   FlatModel flat(plan.layout);  // of these parts of this stage's layers, and of what all parts use

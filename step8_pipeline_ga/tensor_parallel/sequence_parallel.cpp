@@ -1,0 +1,25 @@
+#include "step8_pipeline_ga/tensor_parallel/sequence_parallel.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
+
+namespace ladder {
+
+Parts with_rows_cut(Parts parts, const Mesh& mesh, const TrainOptions& options) {
+  if (!options.get<TensorOptions>().is_sequence_parallel) return parts;
+  Communicator& ranks = mesh.tensor_parallel;
+  parts.gather_rows = [&ranks](const at::Tensor& rows) {
+    const at::Tensor all = at::empty({rows.size(0) * ranks.size(), rows.size(1)}, rows.options());
+    ranks.all_gather(rows, all)->wait();
+    return all;
+  };
+  parts.sum_of_rows = [&ranks](const at::Tensor& all) {
+    const at::Tensor rows = at::empty({all.size(0) / ranks.size(), all.size(1)}, all.options());
+    ranks.reduce_scatter(all, rows)->wait();
+    return rows;
+  };
+  return parts;
+}
+
+}  // namespace ladder
