@@ -60,7 +60,8 @@ const std::vector<std::vector<const char*>> kCompanions = {
     {"--micro-batch-size", "2", "--local-batch-size", "8"},
     {"--workers", "9", "--worker", "1"},
     {"--lr", "1e9"},
-    {"--ranks-per-machine", "2"}};
+    {"--ranks-per-machine", "2"},
+    {"--tensor-ranks", "2"}};
 
 // Gives the option with the first companion that lets it have this value.
 std::optional<CommandLine> print_config(const std::string& name, const std::string& value,

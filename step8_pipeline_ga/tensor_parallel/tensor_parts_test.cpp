@@ -13,6 +13,7 @@
 #include "common/testing/rank_test.hpp"
 #include "common/train/build_model.hpp"
 #include "step0_single_gpu/objective.hpp"
+#include "step8_pipeline_ga/tensor_parallel/sequence_parallel.hpp"
 #include "step8_pipeline_ga/tensor_parallel/train.hpp"
 
 namespace ladder {
@@ -74,18 +75,22 @@ TEST_ON_RANKS(TensorParts, TheCrossEntropyHasTheBitsOfOneRank) {
   }
 }
 
-// What all parts use stays equal on all ranks, without a message about it.
+// What all parts use stays equal on all ranks, without a message about it, unless rows are cut.
 TEST_ON_RANKS(TensorParts, WhatAllPartsUseHasTheSameGradients) {
-  for (const ModelFamily family : {ModelFamily::kGpt2, ModelFamily::kLlama}) {
+  for (const auto& [family, cuts_rows] :
+       {std::pair(ModelFamily::kGpt2, false), std::pair(ModelFamily::kLlama, false),
+        std::pair(ModelFamily::kGpt2, true), std::pair(ModelFamily::kLlama, true)}) {
     TrainOptions options = options_of(2 * size_);
     options.model.family = family;
+    options.model.context = 24;
+    options.set<TensorOptions>().is_sequence_parallel = cuts_rows && size_ > 1;
     const std::vector<std::int64_t> layers = {0, 1, 2, 3};
-    const Parts parts = parts_on(mesh_, options);
+    const Parts parts = with_rows_cut(parts_on(mesh_, options), mesh_, options);
     FlatModel flat(layout_of(options, layers, parts));
     const Model model = build_model(options, layers, parts, flat);
     FlatGradients grads(flat);
-    const at::Tensor tokens = at::full({2, 8}, 5, at::kLong);
-    loss_of(model, kNextToken)({tokens, tokens, 16}).backward();
+    const at::Tensor tokens = at::full({2, 24}, 5, at::kLong);
+    loss_of(model, kNextToken)({tokens, tokens, 48}).backward();
     int num_shared = 0;
     for (const FlatTensor& tensor : flat.layout().tensors) {
       if (tensor.part) continue;

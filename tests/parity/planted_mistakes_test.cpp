@@ -125,9 +125,12 @@ TEST(PlantedMistakes, AreFound) {
       if (is_exact) options.gradient_sum = SumMode::kExact;
       const bool has_tensor_ranks = rung.step == tensor_trainer().step;
       if (has_tensor_ranks) options = on_tensor_ranks(options, 1);
+      const bool has_rows = mistake.name.find("with rows") != std::string::npos;
+      options.set<TensorOptions>().is_sequence_parallel = has_rows;
       const auto play = [&](const std::string& more) {
         const std::string name =
-            concat(rung.step, is_busy ? ", busy" : "", is_exact ? ", exact sums" : "", more);
+            concat(rung.step, is_busy ? ", busy" : "", is_exact ? ", exact sums" : "",
+                   has_rows ? ", rows" : "", more);
         if (!right.contains(name)) {
           right[name] = climber.climb(rung, options);
           print_last_step(climber, concat(name, ", ", configuration.name()), right[name]);
