@@ -11,6 +11,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
+#include "step0_single_gpu/cross_entropy_in_parts.hpp"
 
 namespace ladder {
 
@@ -50,6 +51,11 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
   if (logits.is_cuda()) return cross_entropy_sum_on_gpu(logits, there, kIgnoredTarget);
   const at::Tensor wide = widened(logits);
   return CrossEntropySum::apply(wide.flatten(0, -2), there.flatten(), !wide.is_same(logits));
+}
+
+at::Tensor cross_entropy_sum(const Outputs& logits, const at::Tensor& targets) {
+  return logits.parts.total == 1 ? cross_entropy_sum(logits.values, targets)
+                                 : cross_entropy_sum(logits.values, targets, logits.parts);
 }
 
 }  // namespace ladder

@@ -15,7 +15,6 @@
 #include "common/data/batch.hpp"
 #include "common/model/model.hpp"
 #include "common/model/parts.hpp"
-#include "step0_single_gpu/cross_entropy_in_parts.hpp"
 
 namespace ladder {
 
@@ -40,26 +39,26 @@ struct Objective {
 // or fp16, and kernels compute the same in one pass (cross_entropy_on_gpu.hpp).
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
-// Next-token prediction: the cross-entropy of logits [B, T, V], or of parts of their vocabulary
-// (cross_entropy_in_parts.hpp); counts target tokens.
+// The same of logits that may be in parts of their vocabulary (cross_entropy_in_parts.hpp).
+at::Tensor cross_entropy_sum(const Outputs& logits, const at::Tensor& targets);
+
+// Next-token prediction: cross_entropy_sum() of logits [B, T, V]; counts target tokens.
 inline const Objective kNextToken = {
     .count = [](const Microbatches& batch) { return batch.num_targets(); },
-    .loss_sum =
-        [](const Outputs& logits, const Microbatch& m) {
-          return logits.parts.total == 1 ? cross_entropy_sum(logits, m.targets)
-                                         : cross_entropy_sum(logits, m.targets, logits.parts);
-        },
+    .loss_sum = [](const Outputs& logits,
+                   const Microbatch& m) { return cross_entropy_sum(logits, m.targets); },
 };
 
 // A forward and an objective in one: returns the summed loss [] of a microbatch, differentiable.
 using LossSum = std::function<at::Tensor(const Microbatch& microbatch)>;
 
-// The LossSum of any model that has forward(tokens) and parts_of(). Lifetime: `model` outlives the
+// The LossSum of any model that has forward(tokens) and vocab_parts_of(). Lifetime: `model` outlives the
 // result.
 template <class AnyModel>
 LossSum loss_of(AnyModel& model, const Objective& objective) {
   return [&model, objective](const Microbatch& microbatch) {
-    return objective.loss_sum({model.forward(microbatch.tokens), parts_of(model)}, microbatch);
+    return objective.loss_sum({model.forward(microbatch.tokens), vocab_parts_of(model)},
+                              microbatch);
   };
 }
 

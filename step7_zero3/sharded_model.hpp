@@ -60,7 +60,7 @@ class ShardedModel {
   std::unique_ptr<State> state_;
 };
 
-inline const VocabParts& parts_of(const ShardedModel& model) {
+inline const VocabParts& vocab_parts_of(const ShardedModel& model) {
   return model.parts();
 }
 

@@ -38,7 +38,7 @@ struct Model {
   std::vector<NamedTensor> leaves() const;            // of the units, in their order
 };
 
-inline const VocabParts& parts_of(const Model& model) {
+inline const VocabParts& vocab_parts_of(const Model& model) {
   return model.parts;
 }
 

@@ -71,7 +71,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder bug [STEP]              a game: a mistake is planted into a trainer, out of sight; find the file and line
   ./ladder diff A B                show what step B's training loop changes compared with step A's:  ./ladder diff 4 5
   ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step,
-                                   throughput, collectives, overlap, bubble, rounds; speed, ddp, zero and pipeline (against PyTorch in
+                                   throughput, collectives, overlap, bubble, rounds; speed, ddp, zero, pipeline and tensor (against PyTorch in
                                    Python); diloco (against data parallelism, on a slow link); ideas (each
                                    step with its idea and without, over a link);
                                    batch (how many rows of a step pay, and with which learning rate);

@@ -10,27 +10,27 @@
 namespace ladder::tensor_parallel {
 namespace {
 
-step8::Place place_of(const TrainOptions& options, int world_size, int rank) {
+step8::Place place_in_mesh(const TrainOptions& options, int world_size, int rank) {
   return step8::place_of(options, tensor_mesh_of(options, world_size), rank);
 }
 
 }  // namespace
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
-  return step8::state_bytes_at(options, place_of(options, world_size, rank));
+  return step8::state_bytes_at(options, place_in_mesh(options, world_size, rank));
 }
 
 std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
                         int rank) {
-  return step8::sends_at(options, steps, place_of(options, world_size, rank));
+  return step8::sends_at(options, steps, place_in_mesh(options, world_size, rank));
 }
 
 std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world_size, int rank) {
-  return step8::working_bytes_at(options, place_of(options, world_size, rank));
+  return step8::working_bytes_at(options, place_in_mesh(options, world_size, rank));
 }
 
 OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank) {
-  return step8::optimizer_work_at(options, place_of(options, world_size, rank));
+  return step8::optimizer_work_at(options, place_in_mesh(options, world_size, rank));
 }
 
 Json schedule_json(const TrainOptions& options, int world_size) {

@@ -12,6 +12,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/build_model.hpp"
+#include "step0_single_gpu/cross_entropy_in_parts.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step8_pipeline_ga/tensor_parallel/sequence_parallel.hpp"
 #include "step8_pipeline_ga/tensor_parallel/train.hpp"

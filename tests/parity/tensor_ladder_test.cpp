@@ -139,9 +139,9 @@ TEST_ON_RANKS(TensorLadder, ACheckpointGoesOnOnAnotherMesh) {
     }
   }
   options.output.resume = half;
-  const FinishedRun in_step_5 = climber.climb(rung_of("step5_zero1"), options);
+  const FinishedRun elsewhere = climber.climb(rungs().back(), options);
   if (climber.rank() != 0) return;
-  EXPECT_EQ(in_step_5.report.param_hash, whole.report.param_hash);
+  EXPECT_EQ(elsewhere.report.param_hash, whole.report.param_hash);
 }
 
 // Of the whole model, up to rounding.
