@@ -39,7 +39,7 @@ struct Parts {
   // Collective: adds up, in place, what this and the other owners of parts hold. Nothing if all
   // parts are this process's own.
   std::function<void(const at::Tensor& values)> sum_ranks = {};
-  // Sequence parallelism (rows.hpp), or nothing. Collective: all owners' rows [N/owners, C], one after
+  // Sequence parallelism (rows.cpp), or nothing. Collective: all owners' rows [N/owners, C], one after
   // the other; and the same owner's rows of the sum of what all owners hold, [N, C].
   std::function<at::Tensor(const at::Tensor& own)> gather_rows = {};
   std::function<at::Tensor(const at::Tensor& all)> sum_of_rows = {};

@@ -41,13 +41,17 @@ double bubble(const TrainOptions& options, int world_size) {
   return step8::bubble(options, tensor_mesh_of(options, world_size).num_stages);
 }
 
+// As many rows as other steps have: tensor ranks share those of one replica.
 Tries tries(const TrainOptions& options, int world_size) {
   if (options.given.contains("tensor-ranks")) return as_it_is(options, world_size);
-  const std::int64_t heads =
-      options.model.kv_heads != 0 ? options.model.kv_heads : options.model.heads;
+  const ModelOptions& model = options.model;
+  const std::int64_t heads = model.kv_heads != 0 ? model.kv_heads : model.heads;
+  const bool has_count = options.given.contains("num-microbatches");
+  const std::int64_t each = has_count ? options.data.num_microbatches : 1;
   Tries all;
   for (int ranks = 2; world_size % ranks == 0 && heads % ranks == 0; ranks *= 2)
-    all.push_back({concat(ranks, " tensor ranks"), concat("--tensor-ranks ", ranks)});
+    all.push_back({concat(ranks, " tensor ranks"),
+                   concat("--tensor-ranks ", ranks, " --num-microbatches ", each * ranks)});
   return all;
 }
 

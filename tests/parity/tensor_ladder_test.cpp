@@ -39,6 +39,8 @@ std::vector<Cut> cuts_on(int num_ranks) {
       return {{3, 3}, {6, 3, 1, true}, {3, 1}};
     case 4:
       return {{4, 4, 1, true}, {2, 2, 1, true}, {4, 2}, {2, 2, 2, true}, {4, 4}, {4, 2, 2}};
+    case 5:
+      return {{4}};
     case 6:
       return {{3, 3}, {6, 3, 2, true}};
     default:
