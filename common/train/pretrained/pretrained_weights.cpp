@@ -152,7 +152,7 @@ namespace {
 
 constexpr std::int32_t kLlmCMagic = 20240326;
 constexpr std::array<std::int32_t, 2> kTokenMagics = {20240520, 20240801};
-constexpr std::int64_t kHeaderBytes = 256 * sizeof(std::int32_t);
+constexpr std::int64_t kLlmCHeaderBytes = 256 * sizeof(std::int32_t);
 constexpr std::int32_t kMostExtent = 1 << 18;  // of vocabulary and channels: no product overflows
 constexpr std::int32_t kMostLayersOfFile = 1 << 16;
 
@@ -164,17 +164,17 @@ LlmCFile::LlmCFile(const fs::path& path) : path_(path), file_(path, std::ios::bi
   check(!error && file_.good(), path_,
         ": cannot be opened: ", error ? error.message() : std::strerror(errno));
   refuse_lfs_pointer(path_);
-  check(num_bytes >= kHeaderBytes, path_, ": is no checkpoint of llm.c: ", num_bytes,
+  check(num_bytes >= kLlmCHeaderBytes, path_, ": is no checkpoint of llm.c: ", num_bytes,
         " bytes are too few");
   read_words();
   const std::int64_t C = model_.channels;
   const std::int64_t numel =
       (padded_vocab_ + model_.context) * C + model_.layers * (12 * C * C + 13 * C) + 2 * C;
-  const auto needed = kHeaderBytes + numel * static_cast<std::int64_t>(c10::elementSize(type_));
+  const auto needed = kLlmCHeaderBytes + numel * static_cast<std::int64_t>(c10::elementSize(type_));
   check(num_bytes == needed, path_, ": has ", num_bytes, " bytes, but a model of ", model_.layers,
         " layers, ", C, " channels, ", padded_vocab_, " embeddings and ", model_.context,
         " positions needs ", needed);
-  end_ = kHeaderBytes;
+  end_ = kLlmCHeaderBytes;
   place("wte.weight", {padded_vocab_, C});
   places_.at("wte.weight").shape[0] = model_.vocab_size;
   place("wpe.weight", {model_.context, C});
@@ -196,7 +196,7 @@ LlmCFile::LlmCFile(const fs::path& path) : path_(path), file_(path, std::ios::bi
 
 void LlmCFile::read_words() {
   std::array<std::int32_t, 256> words = {};  // little-endian, like the machines we run on
-  file_.read(reinterpret_cast<char*>(words.data()), kHeaderBytes);
+  file_.read(reinterpret_cast<char*>(words.data()), kLlmCHeaderBytes);
   check(file_.good(), path_, ": cannot be read: ", std::strerror(errno));
   const std::int32_t magic = words[0], version = words[1], context = words[2],
                      vocab_size = words[3], layers = words[4], heads = words[5],
