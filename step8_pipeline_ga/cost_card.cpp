@@ -19,6 +19,15 @@
 namespace ladder::step8 {
 namespace {
 
+// Of a full microbatch: its tokens, and the activations between two layers.
+std::int64_t tokens_of_microbatch(const TrainOptions& options) {
+  return batch_shape(options).rows_per_sample * options.data.microbatch_size *
+         options.model.context;
+}
+std::int64_t activations_numel(const TrainOptions& options) {
+  return tokens_of_microbatch(options) * options.model.channels;
+}
+
 // The messages of a stage: each of its chunks receives what the chunk before it, in this direction,
 // has made of a microbatch, and sends its own result on. In between, tensor ranks add up what each
 // has computed of a layer: twice in a block, where its attention and its MLP end in forward and begin
@@ -51,10 +60,6 @@ class Messages {
 
  private:
   bool is_head(std::int64_t layer) const { return layer == options_.model.layers + 1; }
-  std::int64_t tokens() const {  // of a full microbatch
-    return batch_shape(options_).rows_per_sample * options_.data.microbatch_size *
-           options_.model.context;
-  }
   // How often a layer gives x to all parts, and adds up what they make of it.
   int num_spreads(std::int64_t layer) const { return layer == 0 ? 0 : is_head(layer) ? 1 : 2; }
   int num_sums(std::int64_t layer) const { return layer == 0 ? 1 : is_head(layer) ? 0 : 2; }
@@ -63,7 +68,8 @@ class Messages {
     compute(StepPhase::kAfterForward, layer);
     if (is_head(layer))
       exchange(StepPhase::kAfterForward, layer, CommOp::kAllReduce,
-               3 * place_.mesh.num_tensor_ranks * tokens(), 4, options_.data.microbatch_size);
+               3 * place_.mesh.num_tensor_ranks * tokens_of_microbatch(options_), 4,
+               options_.data.microbatch_size);
   }
   void backward_of(std::int64_t layer) {
     const bool is_block = layer > 0 && !is_head(layer);
@@ -81,7 +87,7 @@ class Messages {
     for (int i = 0; i < num_gathered + num_summed; ++i) {
       if (i < num_gathered && !place_.mesh.cuts_rows) continue;
       exchange(phase, layer, i < num_gathered ? CommOp::kAllGather : sum,
-               tokens() * options_.model.channels, options_.model.precision.param_bytes(),
+               activations_numel(options_), options_.model.precision.param_bytes(),
                options_.data.microbatch_size);
     }
   }
@@ -128,7 +134,7 @@ class Messages {
     plan_.each_microbatch({.phase = phase,
                            .layer = static_cast<int>(layer),
                            .operation = CommOp::kSend,
-                           .numel = tokens() * options_.model.channels / place_.row_owners(),
+                           .numel = activations_numel(options_) / place_.row_owners(),
                            .element_bytes = options_.model.precision.param_bytes(),
                            .wait = Wait::kForNothing,
                            .group = with_neighbor(step)},
@@ -218,10 +224,8 @@ double most_bytes_on_stage(const PipelinePlan& plan, int stage,
 double most_activations(const TrainOptions& options, const Place& place, const PipelineCut& cut) {
   const auto& pipeline = options.get<PipelineOptions>();
   const std::vector<ChunkActivations> chunks = chunk_activations(options, cut, place.mesh);
-  const std::int64_t rows = batch_shape(options).rows_per_sample * options.data.microbatch_size;
-  const auto message =
-      static_cast<double>(rows * options.model.context * options.model.channels *
-                          options.model.precision.param_bytes() / place.row_owners());
+  const auto message = static_cast<double>(
+      activations_numel(options) * options.model.precision.param_bytes() / place.row_owners());
   const auto with = [&](std::int64_t num_microbatches) {
     const PipelinePlan plan =
         plan_pipeline(pipeline.schedule, place.mesh.num_stages, num_microbatches,
@@ -245,10 +249,9 @@ std::optional<std::int64_t> working_bytes_at(const TrainOptions& options, const 
   const double buckets = fold_bytes(options, plan.layout.numel, bytes_each, num_replicas);
   const double tied = plan.tied ? fold_bytes(options, plan.tied->numel, bytes_each, 2) : 0;
   const double saved = 4.0 * static_cast<double>(largest_unit(plan.layout));
-  const std::int64_t activations =
-      options.data.microbatch_size * options.model.context * options.model.channels;
-  const double layer_sums = fold_bytes(options, activations, options.model.precision.param_bytes(),
-                                       place.mesh.num_tensor_ranks);
+  const double layer_sums =
+      fold_bytes(options, activations_numel(options), options.model.precision.param_bytes(),
+                 place.mesh.num_tensor_ranks);
   return ladder::working_bytes(options, most_activations(options, place, plan.cut),
                                {buckets + layer_sums, std::max(tied, saved)});
 }

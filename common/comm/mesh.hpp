@@ -38,8 +38,8 @@ struct MeshShape {
   int num_stages = 1;
   int num_replicas = 1;
   int num_tensor_ranks = 1;
-  bool cuts_rows =
-      false;  // whether tensor ranks also divide the rows of activations between layers
+  // Whether tensor ranks also divide the rows of activations between layers.
+  bool cuts_rows = false;
 
   int stage_of(int rank) const { return rank / (num_replicas * num_tensor_ranks); }
   int replica_of(int rank) const { return rank / num_tensor_ranks % num_replicas; }

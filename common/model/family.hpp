@@ -134,9 +134,9 @@ class Family {
   virtual Layer final_norm(const ParameterMaker& make, const Parts& parts) const = 0;
 
   std::int64_t saved_bytes_of_block(AttentionPath path) const;  // until backward
-  std::int64_t saved_bytes_of_all_parts()
-      const;                                 // of that, what each of its parts uses (parts.hpp)
-  std::int64_t saved_bytes_of_norm() const;  // until backward
+  std::int64_t saved_bytes_of_norm() const;                     // until backward
+  // Of the first, what each part of a block uses (parts.hpp).
+  std::int64_t saved_bytes_of_all_parts() const;
   // Those of the first that are outputs of norms and of the activation function.
   std::int64_t bytes_of_cheap_outputs() const;
   // The most bytes that a block's backward adds to that while it computes: gradients of
