@@ -62,14 +62,14 @@ class OwnPart {
 
 SumOfRows of_all_owners(const SumOfRows& own, const VocabParts& parts) {
   // Each fills in its own rows; zeros change nothing.
-  if (!parts.sum_ranks) return own;
+  if (!parts.start_sum) return own;
   const int num_owners = parts.total / parts.own;
   const at::Tensor all = at::zeros({num_owners, 3, own.max.size(0)}, own.max.options());
   const at::Tensor mine = all[parts.first / parts.own];
   mine[0].copy_(own.max);
   mine[1].copy_(own.sum);
   mine[2].copy_(own.target);
-  parts.sum_ranks(all);
+  parts.sum(all);
   return tree_sum(
       0, num_owners,
       [&](int i) {

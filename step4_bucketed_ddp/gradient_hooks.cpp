@@ -37,9 +37,4 @@ GradientHooks::~GradientHooks() {
   for (const at::Tensor& leaf : hooked_) set_post_acc_grad_hooks(leaf, nullptr);
 }
 
-void call_gradient_hook(const at::Tensor& leaf) {
-  const auto& hook = torch::autograd::impl::post_acc_grad_hooks(leaf);
-  if (hook != nullptr) (*hook)(leaf);
-}
-
 }  // namespace ladder

@@ -35,7 +35,4 @@ class GradientHooks {
   TraceLog* log_ = TraceLog::current();
 };
 
-// For a gradient that was added to .grad outside of autograd: calls the leaf's hook, if it has one.
-void call_gradient_hook(const at::Tensor& leaf);
-
 }  // namespace ladder

@@ -10,9 +10,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor summed(const at::Tensor& own, const Parts& parts) {
+at::Tensor summed(const at::Tensor& own, const Parts& parts, const Meanwhile& meanwhile = nullptr) {
   const at::Tensor sum = own.clone(at::MemoryFormat::Contiguous);  // own is not ours to change
-  parts.sum_ranks(sum);
+  const Parts::Wait wait = parts.start_sum(sum);
+  if (meanwhile) meanwhile->run(call_gradient_hook);
+  wait();
   return sum;
 }
 
@@ -33,23 +35,27 @@ variable_list Branches::backward(AutogradContext* /*context*/, const variable_li
 // f. What backward needs to know of the parts, forward keeps in the context.
 struct BranchToOwners : torch::autograd::Function<BranchToOwners> {
   struct Kept : torch::CustomClassHolder {
-    explicit Kept(Parts the_parts) : parts(std::move(the_parts)) {}
+    Kept(Parts the_parts, Meanwhile what)
+        : parts(std::move(the_parts)), meanwhile(std::move(what)) {}
     Parts parts;
+    Meanwhile meanwhile;
   };
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parts& parts);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parts& parts,
+                            const Meanwhile& meanwhile);
   static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
 
 at::Tensor BranchToOwners::forward(AutogradContext* context, const at::Tensor& x,
-                                   const Parts& parts) {
-  context->saved_data["parts"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(parts));
+                                   const Parts& parts, const Meanwhile& meanwhile) {
+  context->saved_data["kept"] =
+      c10::IValue::make_capsule(c10::make_intrusive<Kept>(parts, meanwhile));
   return x.detach();
 }
 
 variable_list BranchToOwners::backward(AutogradContext* context, const variable_list& gradients) {
   const auto kept =
-      c10::static_intrusive_pointer_cast<Kept>(context->saved_data["parts"].toCapsule());
-  return {summed(gradients[0], kept->parts), {}};
+      c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+  return {summed(gradients[0], kept->parts, kept->meanwhile), {}, {}};
 }
 
 // g
@@ -80,12 +86,12 @@ std::pair<at::Tensor, at::Tensor> branch(const at::Tensor& x) {
   return {made_as(x, both[0]), made_as(x, both[1])};
 }
 
-at::Tensor branch_to_owners(const at::Tensor& x, const Parts& parts) {
-  return parts.sum_ranks ? made_as(x, BranchToOwners::apply(x, parts)) : x;
+at::Tensor branch_to_owners(const at::Tensor& x, const Parts& parts, const Meanwhile& meanwhile) {
+  return parts.start_sum ? made_as(x, BranchToOwners::apply(x, parts, meanwhile)) : x;
 }
 
 at::Tensor sum_of_owners(const at::Tensor& own, const Parts& parts) {
-  return parts.sum_ranks ? SumOfOwners::apply(own, parts) : own;
+  return parts.start_sum ? SumOfOwners::apply(own, parts) : own;
 }
 
 }  // namespace ladder

@@ -25,26 +25,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/core/tree_sum.hpp"
+#include "common/model/weight_gradients.hpp"
 
 namespace ladder {
 
 // Which parts a process computes. No layer knows about ranks: it is given what it lacks.
 struct Parts {
+  using Wait = std::function<void()>;  // until what was started is done
+
   int total = 1;
   int first = 0, own = 1;  // of `total`: first … first + own − 1
-  // Collective: adds up, in place, what this and the other owners of parts hold. Nothing if all
-  // parts are this process's own.
-  std::function<void(const at::Tensor& values)> sum_ranks = {};
+  // Collective: starts to add up, in place, what this and the other owners of parts hold. Nothing if
+  // all parts are this process's own.
+  std::function<Wait(const at::Tensor& values)> start_sum = {};
   // Sequence parallelism (rows.cpp), or nothing. Collective: all owners' rows [N/owners, C], one after
-  // the other; and the same owner's rows of the sum of what all owners hold, [N, C].
+  // the other; and starts to write into `own` this owner's rows of the sum of what all hold, [N, C].
   std::function<at::Tensor(const at::Tensor& own)> gather_rows = {};
-  std::function<at::Tensor(const at::Tensor& all)> sum_of_rows = {};
+  std::function<Wait(const at::Tensor& all, const at::Tensor& own)> start_sum_of_rows = {};
 
   int num_owners() const { return total / own; }
+  void sum(const at::Tensor& values) const { start_sum(values)(); }
   // Of so many rows, those that this process has between layers.
   std::int64_t own_rows(std::int64_t all) const { return gather_rows ? all / num_owners() : all; }
 };
@@ -69,10 +74,15 @@ struct VocabParts : Parts {
 // x for two branches. No copy is made, and what has a recipe (recipes.hpp) has it in both.
 std::pair<at::Tensor, at::Tensor> branch(const at::Tensor& x);
 
+// What backward can compute while the gradients of x are added up by their owners: those of the
+// weights behind x, which nobody waits for. Null: nothing.
+using Meanwhile = std::shared_ptr<WeightGradientQueue>;
+
 // The branches and sums among owners of parts: x as it is, whose gradient all of them add up; and
 // the sum of what all of them have. Neither changes what it is given, or keeps it for backward.
 // Without other owners, each returns the very tensor that it is given.
-at::Tensor branch_to_owners(const at::Tensor& x, const Parts& parts);
+at::Tensor branch_to_owners(const at::Tensor& x, const Parts& parts,
+                            const Meanwhile& meanwhile = nullptr);
 at::Tensor sum_of_owners(const at::Tensor& own, const Parts& parts);
 
 // part(i, x) of parts begin … end − 1, joined by the tree: join(of earlier parts, of later ones).
@@ -87,14 +97,20 @@ auto over_parts(int begin, int end, const at::Tensor& x, const Part& part, const
 }
 
 // x for all parts, and the sum of what they make of it: of all rows, or of this owner's.
-at::Tensor to_parts(const at::Tensor& x, const Parts& parts);
+at::Tensor to_parts(const at::Tensor& x, const Parts& parts, const Meanwhile& meanwhile = nullptr);
 at::Tensor from_parts(const at::Tensor& own, const Parts& parts);
+
+// A queue for the weights' gradients, if there is a sum over owners to fill in x's backward, and no
+// other queue in scope that keeps them for later.
+Meanwhile to_compute_meanwhile(const Parts& parts, const at::Tensor& x);
 
 // The sum of part(i, x) over all parts, of which this process has the i-th of its own.
 template <class Part>
 at::Tensor sum_of_parts(const Parts& parts, const at::Tensor& x, const Part& part) {
-  return from_parts(over_parts(0, parts.own, to_parts(x, parts), part, std::plus<at::Tensor>()),
-                    parts);
+  const Meanwhile meanwhile = to_compute_meanwhile(parts, x);
+  const DeferWeightGradients scope(meanwhile ? meanwhile.get() : DeferWeightGradients::current());
+  const at::Tensor z = to_parts(x, parts, meanwhile);
+  return from_parts(over_parts(0, parts.own, z, part, std::plus<at::Tensor>()), parts);
 }
 
 // What all parts use, `weights`, in rows x [..., C]: act() of each of `total` pieces of all owners'

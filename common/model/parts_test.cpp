@@ -91,10 +91,11 @@ TEST(Parts, AreNotAllThereAtOnce) {
 
 TEST(Parts, OfOtherOwnersAreAskedForOnceEachWay) {
   int num_asked = 0;
-  const Parts parts = {.total = 4, .first = 1, .own = 1, .sum_ranks = [&](const at::Tensor& own) {
-                         ++num_asked;
-                         at::Tensor(own).add_(100);
-                       }};
+  const Parts parts = {
+      .total = 4, .first = 1, .own = 1, .start_sum = [&](const at::Tensor& own) -> Parts::Wait {
+        ++num_asked;
+        return [=] { at::Tensor(own).add_(100); };
+      }};
   const at::Tensor x = at::full({3}, 2.0).set_requires_grad(true);
   std::vector<at::Tensor> products;
   const at::Tensor y = sum_of_parts(
@@ -229,13 +230,19 @@ class Owners {
       meeting_.arrive_and_wait();
       at::Tensor(own).copy_(sum);
     };
-    Parts parts = {.total = total, .first = owner * count, .own = count, .sum_ranks = sum_ranks};
+    Parts parts = {
+        .total = total,
+        .first = owner * count,
+        .own = count,
+        .start_sum = [=](const at::Tensor& own) -> Parts::Wait { return [=] { sum_ranks(own); }; }};
     if (!has_rows) return parts;
     const auto num_owners = static_cast<std::int64_t>(values_.size());
-    parts.sum_of_rows = [=](const at::Tensor& all) {
-      const at::Tensor sum = all.clone();
-      sum_ranks(sum);
-      return sum.chunk(num_owners)[static_cast<std::size_t>(owner)].contiguous();
+    parts.start_sum_of_rows = [=](const at::Tensor& all, const at::Tensor& own) -> Parts::Wait {
+      return [=] {
+        const at::Tensor sum = all.clone();
+        sum_ranks(sum);
+        at::Tensor(own).copy_(sum.chunk(num_owners)[static_cast<std::size_t>(owner)]);
+      };
     };
     parts.gather_rows = [=, this](const at::Tensor& own) {
       values_[static_cast<std::size_t>(owner)] = own.clone();

@@ -9,6 +9,7 @@
 // each owner its rows, and a gathering of rows. Activations keep the shape [B, T/owners, C]: rows are
 // tokens one after the other, B · T of them, wherever a sequence ends.
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "common/core/check.hpp"
@@ -22,16 +23,19 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct KeptParts : torch::CustomClassHolder {
-  explicit KeptParts(Parts the_parts) : parts(std::move(the_parts)) {}
+  KeptParts(Parts the_parts, Meanwhile what)
+      : parts(std::move(the_parts)), meanwhile(std::move(what)) {}
   Parts parts;
+  Meanwhile meanwhile;
 };
 
-void keep(AutogradContext* context, const Parts& parts) {
-  context->saved_data["parts"] = c10::IValue::make_capsule(c10::make_intrusive<KeptParts>(parts));
+void keep(AutogradContext* context, const Parts& parts, const Meanwhile& meanwhile = nullptr) {
+  context->saved_data["kept"] =
+      c10::IValue::make_capsule(c10::make_intrusive<KeptParts>(parts, meanwhile));
 }
 
-const Parts& kept(AutogradContext* context) {
-  return static_cast<const KeptParts&>(*context->saved_data["parts"].toCapsule()).parts;
+const KeptParts& kept(AutogradContext* context) {
+  return static_cast<const KeptParts&>(*context->saved_data["kept"].toCapsule());
 }
 
 // [B, T/owners, C] of each owner -> [B, T, C], and back.
@@ -39,18 +43,25 @@ at::Tensor gathered(const at::Tensor& own, const Parts& parts) {
   const at::Tensor all = parts.gather_rows(own.contiguous().view({-1, own.size(-1)}));
   return all.view({own.size(0), own.size(1) * parts.num_owners(), own.size(2)});
 }
-at::Tensor scattered(const at::Tensor& all, const Parts& parts) {
-  const at::Tensor own = parts.sum_of_rows(all.contiguous().view({-1, all.size(-1)}));
-  return own.view({all.size(0), all.size(1) / parts.num_owners(), all.size(2)});
+at::Tensor scattered(const at::Tensor& all, const Parts& parts,
+                     const Meanwhile& meanwhile = nullptr) {
+  const at::Tensor own =
+      at::empty({all.size(0), all.size(1) / parts.num_owners(), all.size(2)}, all.options());
+  const at::Tensor summands = all.contiguous();  // lives until the sum is there
+  const Parts::Wait wait = parts.start_sum_of_rows(summands.flatten(0, 1), own.flatten(0, 1));
+  if (meanwhile) meanwhile->run(call_gradient_hook);
+  wait();
+  return own;
 }
 
 struct ToParts : torch::autograd::Function<ToParts> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parts& parts) {
-    keep(context, parts);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parts& parts,
+                            const Meanwhile& meanwhile) {
+    keep(context, parts, meanwhile);
     return gathered(x, parts);
   }
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
-    return {scattered(outputs[0], kept(context)), {}};
+    return {scattered(outputs[0], kept(context).parts, kept(context).meanwhile), {}, {}};
   }
 };
 
@@ -60,7 +71,7 @@ struct FromParts : torch::autograd::Function<FromParts> {
     return scattered(own, parts);
   }
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
-    return {gathered(outputs[0], kept(context)), {}};
+    return {gathered(outputs[0], kept(context).parts), {}};
   }
 };
 
@@ -87,12 +98,19 @@ void act_on(int begin, int end, const std::vector<at::Tensor>& pieces,
 
 }  // namespace
 
-at::Tensor to_parts(const at::Tensor& x, const Parts& parts) {
-  return parts.gather_rows ? ToParts::apply(x, parts) : branch_to_owners(x, parts);
+Meanwhile to_compute_meanwhile(const Parts& parts, const at::Tensor& x) {
+  const bool is_wanted =
+      parts.start_sum && x.requires_grad() && DeferWeightGradients::current() == nullptr;
+  return is_wanted ? std::make_shared<WeightGradientQueue>() : nullptr;
+}
+
+at::Tensor to_parts(const at::Tensor& x, const Parts& parts, const Meanwhile& meanwhile) {
+  return parts.gather_rows ? ToParts::apply(x, parts, meanwhile)
+                           : branch_to_owners(x, parts, meanwhile);
 }
 
 at::Tensor from_parts(const at::Tensor& own, const Parts& parts) {
-  return parts.sum_of_rows ? FromParts::apply(own, parts) : sum_of_owners(own, parts);
+  return parts.gather_rows ? FromParts::apply(own, parts) : sum_of_owners(own, parts);
 }
 
 at::Tensor over_rows(const Parts& parts, const at::Tensor& x, std::vector<at::Tensor> weights,

@@ -29,6 +29,11 @@ bool has_hooks(const at::Tensor& parameter) {
   return !torch::autograd::impl::hooks(parameter).empty();
 }
 
+void call_gradient_hook(const at::Tensor& parameter) {
+  const auto& hook = torch::autograd::impl::post_acc_grad_hooks(parameter);
+  if (hook != nullptr) (*hook)(parameter);
+}
+
 void WeightGradientQueue::run(const std::function<void(const at::Tensor& parameter)>& on_gradient) {
   const at::NoGradGuard no_grad;
   for (; !halves_.empty(); halves_.pop_front()) {

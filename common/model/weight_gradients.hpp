@@ -49,6 +49,10 @@ void add_gradient(at::Tensor parameter, at::Tensor part);
 // Whether a parameter has such hooks.
 bool has_hooks(const at::Tensor& parameter);
 
+// For a gradient that was added to .grad outside of autograd: calls the parameter's hook that
+// follows the addition, if it has one.
+void call_gradient_hook(const at::Tensor& parameter);
+
 // Lifetime: the queue outlives the backward of every forward that ran in the scope. Like
 //           NoGradGuard, it applies to this thread, and the innermost scope counts. Null:
 //           nothing is deferred in this scope.

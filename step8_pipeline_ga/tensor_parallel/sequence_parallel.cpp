@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <memory>
+
 #include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
 
 namespace ladder {
@@ -14,10 +16,8 @@ Parts with_rows_cut(Parts parts, const Mesh& mesh, const TrainOptions& options) 
     ranks.all_gather(rows, all)->wait();
     return all;
   };
-  parts.sum_of_rows = [&ranks](const at::Tensor& all) {
-    const at::Tensor rows = at::empty({all.size(0) / ranks.size(), all.size(1)}, all.options());
-    ranks.reduce_scatter(all, rows)->wait();
-    return rows;
+  parts.start_sum_of_rows = [&ranks](const at::Tensor& all, const at::Tensor& own) -> Parts::Wait {
+    return [sum = std::shared_ptr(ranks.reduce_scatter(all, own))] { sum->wait(); };
   };
   return parts;
 }

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <memory>
+
 namespace ladder {
 
 Parts parts_on(const Mesh& mesh, const TrainOptions& options) {
@@ -12,7 +14,9 @@ Parts parts_on(const Mesh& mesh, const TrainOptions& options) {
   return {.total = total,
           .first = mesh.tp_rank() * own,
           .own = own,
-          .sum_ranks = [&ranks](const at::Tensor& values) { ranks.all_reduce(values)->wait(); }};
+          .start_sum = [&ranks](const at::Tensor& values) -> Parts::Wait {
+            return [sum = std::shared_ptr(ranks.all_reduce(values))] { sum->wait(); };
+          }};
 }
 
 double counted_once(double value, const Mesh& mesh) {
@@ -22,10 +26,10 @@ double counted_once(double value, const Mesh& mesh) {
 at::Tensor WholeLogits::forward(const at::Tensor& tokens) {
   // Each fills in its own logits; zeros change nothing.
   const at::Tensor own = pipeline_.forward(tokens);
-  if (!parts_.sum_ranks) return own;
+  if (!parts_.start_sum) return own;
   const at::Tensor all = at::zeros({own.size(0), own.size(1), parts_.vocab_size}, own.options());
   all.narrow(2, parts_.begin(parts_.first), own.size(2)).copy_(own);
-  parts_.sum_ranks(all);
+  parts_.sum(all);
   return all;
 }
 

@@ -44,7 +44,7 @@ TEST_ON_RANKS(TensorParts, AreDealtInTheOrderOfTheRanks) {
     EXPECT_EQ(parts.total, each * size_);
     EXPECT_EQ(parts.first, each * rank_);
     EXPECT_EQ(parts.own, each);
-    EXPECT_EQ(static_cast<bool>(parts.sum_ranks), size_ > 1);
+    EXPECT_EQ(static_cast<bool>(parts.start_sum), size_ > 1);
   }
 }
 

@@ -1,13 +1,13 @@
 // Step 8, and the layers of a stage are shared by several ranks.
 #include "step8_pipeline_ga/tensor_parallel/train.hpp"
 
+#include "common/model/weight_gradients.hpp"
 #include "common/optim/norm.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
-#include "step4_bucketed_ddp/gradient_hooks.hpp"
 #include "step8_pipeline_ga/runner/next_batch.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"

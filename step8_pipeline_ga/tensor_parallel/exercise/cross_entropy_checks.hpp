@@ -114,12 +114,14 @@ class CrossEntropyChecks : public Examination {
         parts.first = owner * parts.own;
         parts.vocab_size = vocab_size_;
         if (num_owners > 1) {
-          parts.sum_ranks = [&](const at::Tensor& values) {
+          parts.start_sum = [&](const at::Tensor& values) -> Parts::Wait {
             check(++num_sums == 1, "a second sum over the owners, where one is enough");
             expect_filled(values, num_owners, targets.numel());
-            if (!is_known) return filled.push_back(values.clone());
-            const auto of_owner = [&](int i) { return filled.at(static_cast<std::size_t>(i)); };
-            at::Tensor(values).copy_(tree_sum(0, num_owners, of_owner, std::plus<at::Tensor>()));
+            return [&, values] {
+              if (!is_known) return filled.push_back(values.clone());
+              const auto of_owner = [&](int i) { return filled.at(static_cast<std::size_t>(i)); };
+              at::Tensor(values).copy_(tree_sum(0, num_owners, of_owner, std::plus<at::Tensor>()));
+            };
           };
         }
         const std::int64_t begin = parts.begin(parts.first),

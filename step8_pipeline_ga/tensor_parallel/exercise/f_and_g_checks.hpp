@@ -5,8 +5,11 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "common/model/model.hpp"
 #include "common/model/parts.hpp"
 #include "common/model/recipes.hpp"
+#include "common/model/weight_gradients.hpp"
 #include "common/testing/examination.hpp"
 
 namespace ladder::tensor_parallel {
@@ -29,19 +33,28 @@ class HalfOwner {
  public:
   explicit HalfOwner(at::Tensor others) : others_(std::move(others)) {}
   Parts parts() {
-    return {.total = 2, .first = 0, .own = 1, .sum_ranks = [this](const at::Tensor& values) {
+    return {.total = 2,
+            .first = 0,
+            .own = 1,
+            .start_sum = [this](const at::Tensor& values) -> Parts::Wait {
               ++num_sums_;
-              check(values.is_contiguous(),
-                    "sum_ranks() gets a tensor that is not contiguous: ranks send memory as it "
-                    "lies");
-              at::Tensor(values).add_(others_);
+              check(
+                  values.is_contiguous(),
+                  "start_sum() gets a tensor that is not contiguous: ranks send memory as it lies");
+              is_traveling_ = true;
+              return [this, values] {
+                is_traveling_ = false;
+                at::Tensor(values).add_(others_);
+              };
             }};
   }
   int take_num_sums() { return std::exchange(num_sums_, 0); }
+  bool is_traveling() const { return is_traveling_; }
 
  private:
   at::Tensor others_;
   int num_sums_ = 0;
+  bool is_traveling_ = false;
 };
 
 class FAndGChecks : public Examination {
@@ -55,14 +68,17 @@ class FAndGChecks : public Examination {
     begin_faults_with(where);
     examine_next(where + "branch()", &FAndGChecks::branches_add_up_gradients);
     examine_next(where + "f, branch_to_owners()", &FAndGChecks::f_adds_up_in_backward);
+    examine_next(where + "f, and weights", &FAndGChecks::f_computes_meanwhile);
     examine_next(where + "g, sum_of_owners()", &FAndGChecks::g_adds_up_in_forward);
     examine_next(where + "alone", &FAndGChecks::one_owner_asks_nobody);
     examine_next(where + "all parts in one process", [&](Communicator&) {
       adds_up_by_the_tree({2, 3, 4, 6}, {});
     });
     examine_next(where + "a part or two on each rank", [&](LockstepCommunicator& comm) {
-      const auto sum_ranks = [&](const at::Tensor& values) { comm.all_reduce(values)->wait(); };
-      adds_up_by_the_tree({comm.size(), 2 * comm.size()}, sum_ranks);
+      const auto start_sum = [&](const at::Tensor& values) -> Parts::Wait {
+        return [sum = std::shared_ptr(comm.all_reduce(values))] { sum->wait(); };
+      };
+      adds_up_by_the_tree({comm.size(), 2 * comm.size()}, start_sum);
       const std::size_t num_wanted = comm.size() > 1 ? 4 : 0;
       expect("the number of sums in two forwards and backwards", comm.calls().size(), num_wanted);
     });
@@ -114,6 +130,27 @@ class FAndGChecks : public Examination {
     }
   }
 
+  // A gradient of a weight that nobody waits for is added, and those who wait for it are told.
+  void f_computes_meanwhile() {
+    prefix_ = "f, branch_to_owners(): ";
+    HalfOwner owner(numbers(shape_, 4));
+    const at::Tensor weight = numbers({3}, 2).set_requires_grad(true), gradient = numbers({3}, 3);
+    int num_meanwhile = 0, num_hooks = 0;
+    torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<Hook>(num_hooks));
+    const Meanwhile meanwhile = std::make_shared<WeightGradientQueue>();
+    const at::Tensor x = numbers(shape_, 1).set_requires_grad(true), dy = numbers(shape_, 5);
+    const at::Tensor y = branch_to_owners(x, owner.parts(), meanwhile);
+    meanwhile->push({weight, [&] {
+                       num_meanwhile += owner.is_traveling() ? 1 : 0;
+                       return gradient;
+                     }});
+    y.backward(dy);
+    expect("the number of gradients computed while the sum travels", num_meanwhile, 1);
+    expect("the number of hooks called", num_hooks, 1);
+    expect("the gradient of the weight", weight.grad(), gradient);
+    expect("the gradient of x", x.grad(), dy + numbers(shape_, 4));
+  }
+
   void g_adds_up_in_forward() {
     prefix_ = "g, sum_of_owners(): ";
     const at::Tensor of_others = numbers(shape_, 6), dy = numbers(shape_, 8);
@@ -146,19 +183,19 @@ class FAndGChecks : public Examination {
   void one_owner_asks_nobody() {
     const at::Tensor x = numbers(shape_, 1).set_requires_grad(true);
     if (!branch_to_owners(x, all_parts(2)).is_same(x) || !sum_of_owners(x, all_parts(2)).is_same(x))
-      fault("without sum_ranks, f or g returns another tensor than it was given");
+      fault("without start_sum, f or g returns another tensor than it was given");
   }
 
-  // sum_ranks: over all ranks, if each has some of the parts.
+  // start_sum: over all ranks, if each has some of the parts.
   void adds_up_by_the_tree(const std::vector<int>& totals,
-                           const std::function<void(const at::Tensor&)>& sum_ranks) {
+                           const std::function<Parts::Wait(const at::Tensor&)>& start_sum) {
     for (const int total : totals) {
-      const int own = sum_ranks ? total / comm_.size() : total;
+      const int own = start_sum ? total / comm_.size() : total;
       const bool is_alone = own == total;
       const Parts parts = {.total = total,
                            .first = is_alone ? 0 : own * comm_.rank(),
                            .own = own,
-                           .sum_ranks = is_alone ? nullptr : sum_ranks};
+                           .start_sum = is_alone ? nullptr : start_sum};
       prefix_ = is_alone ? concat(total, " parts: ")
                          : concat(total, " parts, ", own, " on each of ", comm_.size(), " ranks: ");
       const auto factor = [&](int part) { return numbers(shape_, 10 + part) * (part + 1); };
@@ -179,6 +216,11 @@ class FAndGChecks : public Examination {
   at::Tensor laid_out(bool is_transposed, std::int64_t seed) const {
     return is_transposed ? numbers({shape_[1], shape_[0]}, seed).t() : numbers(shape_, seed);
   }
+  struct Hook final : torch::autograd::PostAccumulateGradHook {
+    explicit Hook(int& calls) : num_calls(calls) {}
+    void operator()(const at::Tensor& /*parameter*/) override { ++num_calls; }
+    int& num_calls;
+  };
   static std::int64_t activation_bytes() {
     return read_memory().live(MemoryCategory::kActivations);
   }

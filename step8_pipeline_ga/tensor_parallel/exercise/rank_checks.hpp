@@ -7,8 +7,10 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/testing/examination.hpp"
@@ -22,6 +24,37 @@
 #include "step8_pipeline_ga/tensor_parallel/train.hpp"
 
 namespace ladder::tensor_parallel {
+
+// A world whose groups count what is started in them, and what is waited for.
+class WatchedWorld : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<Group>(inner_.split(color, key), *this);
+  }
+  int num_started = 0, num_waits = 0;
+
+ private:
+  struct WatchedWork final : Work {
+    WatchedWork(WorkPtr the_work, WatchedWorld& of) : work(std::move(the_work)), world(of) {}
+    bool test() override { return work->test(); }
+    void wait() override {
+      ++world.num_waits;
+      work->wait();
+    }
+    WorkPtr work;
+    WatchedWorld& world;
+  };
+  struct Group final : ForwardingCommunicator {
+    Group(std::unique_ptr<Communicator> group, WatchedWorld& of)
+        : ForwardingCommunicator(std::move(group)), world(of) {}
+    WorkPtr start(const Operation& operation) override {
+      ++world.num_started;
+      return std::make_unique<WatchedWork>(inner_.start(operation), world);
+    }
+    WatchedWorld& world;
+  };
+};
 
 class RankChecks : public Examination {
  public:
@@ -46,8 +79,10 @@ class RankChecks : public Examination {
     const auto examine_on_mesh = [&](const std::string& check, const auto& act) {
       examine_next(what + ": " + check, [&](LockstepCommunicator& comm) {
         comm.pass_messages_on();
-        const Mesh mesh = Mesh::split(comm, shape.num_stages, shape.num_tensor_ranks);
+        WatchedWorld world(comm);
+        const Mesh mesh = Mesh::split(world, shape.num_stages, shape.num_tensor_ranks);
         prefix_ = concat(what, ", rank ", comm.rank(), ": ");
+        world_ = &world;
         act(mesh, parts_on(mesh, options));
       });
     };
@@ -71,13 +106,13 @@ class RankChecks : public Examination {
 
   void adds_up(const Parts& parts, const Mesh& mesh, const MeshShape& shape) {
     const bool is_alone = mesh.num_tensor_ranks() == 1;
-    if (static_cast<bool>(parts.sum_ranks) == is_alone)
-      return fault(is_alone ? "sum_ranks is there, but all parts are this rank's own"
-                            : "there is no sum_ranks, but other ranks have parts");
+    if (static_cast<bool>(parts.start_sum) == is_alone)
+      return fault(is_alone ? "start_sum is there, but all parts are this rank's own"
+                            : "there is no start_sum, but other ranks have parts");
     if (is_alone) return;
     // Each rank has a digit of its own.
     const at::Tensor who = at::full({3}, std::ldexp(1.0, comm_.rank()));
-    parts.sum_ranks(who);
+    parts.sum(who);
     const auto found = static_cast<int>(who[0].item<float>());
     std::string theirs, wanted;
     int sum = 0;
@@ -87,12 +122,16 @@ class RankChecks : public Examination {
       if (is_in_group) wanted += concat(wanted.empty() ? "" : " ", rank), sum += 1 << rank;
       if ((found >> rank) % 2 == 1) theirs += concat(theirs.empty() ? "" : " ", rank);
     }
-    if (found != sum) return fault(concat("sum_ranks() adds up ranks ", theirs, ", not ", wanted));
+    if (found != sum) return fault(concat("sum() adds up ranks ", theirs, ", not ", wanted));
     const int first = shape.rank_of(mesh.pp_rank(), mesh.dp_rank());
     const auto of_rank = [&](int tensor_rank) { return numbers({50}, first + tensor_rank); };
     const at::Tensor values = of_rank(mesh.tp_rank());
-    parts.sum_ranks(values);
-    expect("what sum_ranks() leaves", values,
+    world_->num_started = world_->num_waits = 0;
+    const Parts::Wait wait = parts.start_sum(values);
+    if (world_->num_started == 0) fault("start_sum() has not started anything");
+    if (world_->num_waits > 0) fault("start_sum() has waited: until then, nothing can be computed");
+    wait();
+    expect("what sum() leaves", values,
            tree_sum(0, mesh.num_tensor_ranks(), of_rank, std::plus<at::Tensor>()));
   }
 
@@ -134,6 +173,8 @@ class RankChecks : public Examination {
     options.set<TensorOptions>().num_ranks = shape.num_tensor_ranks;
     return options;
   }
+
+  WatchedWorld* world_ = nullptr;  // of the mesh that is examined
 };
 
 }  // namespace ladder::tensor_parallel
