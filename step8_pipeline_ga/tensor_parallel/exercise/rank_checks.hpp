@@ -128,11 +128,12 @@ class RankChecks : public Examination {
     const at::Tensor values = of_rank(mesh.tp_rank());
     world_->num_started = world_->num_waits = 0;
     const Parts::Wait wait = parts.start_sum(values);
-    if (world_->num_started == 0) fault("start_sum() has not started anything");
-    if (world_->num_waits > 0) fault("start_sum() has waited: until then, nothing can be computed");
+    const bool has_started = world_->num_started > 0, has_waited = world_->num_waits > 0;
     wait();
     expect("what sum() leaves", values,
            tree_sum(0, mesh.num_tensor_ranks(), of_rank, std::plus<at::Tensor>()));
+    if (!has_started) fault("start_sum() has not started anything");
+    if (has_waited) fault("start_sum() has waited: until then, nothing can be computed");
   }
 
   void counts_once(const Mesh& mesh) {
