@@ -170,6 +170,9 @@ def draw_computing(drawing, rank, begin, end, y, units):
             drawing.box(
                 layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits
             )
+        for half in spans:  # of a backward, the one that nobody waits for
+            if half.name == "wgrad" and half is not span and span.begin <= half.begin < span.end:
+                drawing.box(half, y, ROW, "wgrad", "W")
     for wait in rank.waits:
         if begin <= wait.begin < end:
             drawing.box(wait, y, ROW, "idle", f"wait for {names_of(wait, units)[0]}", "wait")

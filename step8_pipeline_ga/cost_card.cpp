@@ -86,9 +86,11 @@ class Messages {
     const CommOp sum = place_.mesh.cuts_rows ? CommOp::kReduceScatter : CommOp::kAllReduce;
     for (int i = 0; i < num_gathered + num_summed; ++i) {
       if (i < num_gathered && !place_.mesh.cuts_rows) continue;
-      exchange(phase, layer, i < num_gathered ? CommOp::kAllGather : sum,
-               activations_numel(options_), options_.model.precision.param_bytes(),
-               options_.data.microbatch_size);
+      const bool is_sum = i >= num_gathered, is_block = layer > 0 && !is_head(layer);
+      const bool is_hidden = is_sum && is_block && phase == StepPhase::kAfterBackward;
+      exchange(phase, layer, is_sum ? sum : CommOp::kAllGather, activations_numel(options_),
+               options_.model.precision.param_bytes(), options_.data.microbatch_size,
+               is_hidden ? Wait::kForWeights : Wait::kAtOnce);
     }
   }
   // The gradients of what all parts use, of which each rank has those of its rows.
@@ -104,13 +106,14 @@ class Messages {
     }
   }
   void exchange(StepPhase phase, std::int64_t layer, CommOp operation, std::int64_t numel,
-                std::int64_t element_bytes, std::int64_t full_rows) {
+                std::int64_t element_bytes, std::int64_t full_rows, Wait wait = Wait::kAtOnce) {
     if (place_.mesh.num_tensor_ranks == 1) return;
     plan_.each_microbatch({.phase = phase,
                            .layer = static_cast<int>(layer),
                            .operation = operation,
                            .numel = numel,
                            .element_bytes = element_bytes,
+                           .wait = wait,
                            .group = place_.tensor_ranks()},
                           full_rows);
   }

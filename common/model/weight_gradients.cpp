@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "common/core/trace.hpp"
+
 namespace ladder {
 namespace {
 
@@ -36,6 +38,7 @@ void call_gradient_hook(const at::Tensor& parameter) {
 
 void WeightGradientQueue::run(const std::function<void(const at::Tensor& parameter)>& on_gradient) {
   const at::NoGradGuard no_grad;
+  const Span span("wgrad");
   for (; !halves_.empty(); halves_.pop_front()) {
     at::Tensor& parameter = halves_.front().parameter;
     add_gradient(parameter, halves_.front().gradient());

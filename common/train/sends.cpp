@@ -17,8 +17,8 @@ const char* phase_name(StepPhase phase) {
 }
 
 const char* wait_name(Wait wait) {
-  static constexpr const char* kNames[] = {"at_once",   "for_next",  "for_phase",
-                                           "for_layer", "for_steps", "for_nothing"};
+  static constexpr const char* kNames[] = {"at_once",   "for_weights", "for_next",   "for_phase",
+                                           "for_layer", "for_steps",   "for_nothing"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Wait::kForNothing) + 1);
   return kNames[static_cast<std::size_t>(wait)];
 }

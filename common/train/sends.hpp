@@ -38,6 +38,7 @@ enum class StepPhase {
 // Until when the rank goes on with its own work.
 enum class Wait {
   kAtOnce,      // it waits
+  kForWeights,  // the gradients of the layer's weights are computed, unless they are put off
   kForNext,     // the next operation of this kind starts, or all microbatches are done
   kForPhase,    // the phase is over; forward and backward of all microbatches count as one
   kForLayer,    // the layer `needed_by` computes, in the same direction; from kStart on: forward

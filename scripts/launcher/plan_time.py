@@ -71,7 +71,7 @@ class Rank:
         )
         self.sharing = speed.sharing if len(self.here) > 1 else 1
         self.owners = facts.get("tensor_ranks", 1)  # of a layer's parts
-        self.now = self.phase_done = self.computed = 0.0
+        self.now = self.phase_done = self.computed = self.weights_s = 0.0
         self.link_free = dict.fromkeys(Links._fields, 0.0)
         self.latest, self.waited_by = defaultdict(float), {}
         self.sends = defaultdict(list)
@@ -97,9 +97,12 @@ class Rank:
         """Returns when it will be done: first inside, then outside."""
         link_s, copy_s = self.costs(send)
         done = self.now
+        hidden = self.weights_s if send["wait"] == "for_weights" else 0.0
         for name, seconds in link_s.items():
             if send[name]["rounds"]:
-                done = self.link_free[name] = max(done, self.link_free[name]) + seconds
+                left = max(0.0, seconds - hidden)
+                hidden -= seconds - left
+                done = self.link_free[name] = max(done, self.link_free[name]) + left
         self.now += copy_s
         return max(self.now, done)
 
@@ -122,7 +125,7 @@ class Rank:
             self.arrivals[way, send["layer"] + (1 if way == "forward" else -1), microbatch] = done
         elif wait == "for_layer":
             self.waited_by["forward" if way == "start" else way, send["needed_by"]] = done
-        elif wait == "at_once":
+        elif wait in ("at_once", "for_weights"):
             yield from self.join(send, done)
         else:
             self.phase_done = max(self.phase_done, done)
@@ -146,8 +149,11 @@ class Rank:
                 yield from self.carry_out(send)
         self.wait(self.phase_done)
 
-    def layer(self, way, layer, seconds, microbatch):
-        """Of one microbatch, with what is sent before and after it."""
+    def layer(self, way, layer, seconds, microbatch, weights_s=0.0):
+        """Of one microbatch, with what is sent before and after it. Each sum that travels while
+        gradients of weights are computed has its share of weights_s."""
+        behind = [s for s in self.sends[f"after_{way}", layer] if s["wait"] == "for_weights"]
+        self.weights_s = weights_s / self.sharing / max(1, len(behind))
         for when in ("before", "after"):
             for send in self.sends[f"{when}_{way}", layer]:
                 if send["times"] > self.facts["in_steps"] or microbatch == self.microbatches - 1:
@@ -173,7 +179,9 @@ class Rank:
                 if kind == "W":  # sends nothing
                     self.compute(share * seconds[way][layer])
                 else:
-                    yield from self.layer(way, layer, share * seconds[way][layer], microbatch)
+                    part_s = share * seconds[way][layer]
+                    weights_s = part_s / 2 if kind == "B" else 0.0
+                    yield from self.layer(way, layer, part_s, microbatch, weights_s)
         self.wait(self.phase_done)
         yield from self.phase("gradients")
         self.compute(self.facts["updated"] * self.speed.update_s)
