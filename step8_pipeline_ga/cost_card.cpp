@@ -8,6 +8,7 @@
 
 #include "common/comm/mesh.hpp"
 #include "common/core/check.hpp"
+#include "common/model/family.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
@@ -76,7 +77,7 @@ class Messages {
     if (is_block && options_.model.recompute == Recompute::kBlocks)
       compute(StepPhase::kBeforeBackward, layer);
     of_activations(StepPhase::kAfterBackward, layer, num_sums(layer), num_spreads(layer));
-    if (place_.mesh.cuts_rows) add_up_shared(layer);
+    add_up_shared(layer);
   }
   void compute(StepPhase phase, std::int64_t layer) {
     of_activations(phase, layer, num_spreads(layer), num_sums(layer));
@@ -93,14 +94,17 @@ class Messages {
                is_hidden ? Wait::kForWeights : Wait::kAtOnce);
     }
   }
-  // The gradients of what all parts use, of which each rank has those of its rows.
+  // The gradients of what all parts use, of which each rank has those of its rows; or, if all have all
+  // rows, of what their heads share, of which each rank has those of its heads.
   void add_up_shared(std::int64_t layer) {
     const std::vector<std::int64_t> layers = cut_.layers_of(place_.stage);
     const auto number = std::ranges::find(layers, layer) - layers.begin();
     const FlatUnit& unit = stage_.layout.units[static_cast<std::size_t>(number)];
     for (const FlatTensor& tensor : stage_.layout.tensors) {
       const bool is_here = tensor.start >= unit.start && tensor.start < unit.start + unit.numel;
-      if (is_here && !tensor.part && tensor.is_trainable)
+      const bool is_partial =
+          place_.mesh.cuts_rows || traits_of(options_.model.family).is_shared_by_heads(tensor.name);
+      if (is_here && !tensor.part && tensor.is_trainable && is_partial)
         exchange(StepPhase::kAfterBackward, layer, CommOp::kAllReduce, tensor.numel,
                  options_.model.precision.param_bytes(), /*full_rows=*/0);
     }

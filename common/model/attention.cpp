@@ -76,33 +76,35 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return mixed.transpose(1, 2).reshape({q.size(0), q.size(1), -1});
 }
 
-// Queries, keys and values. The fused kernel also its output, which is the result itself in fp32,
+// Queries, keys and values, and what norms of the first two were made from, with a number of each
+// head. The fused kernel also its output, which is the result itself in fp32,
 // and one log-sum per head, all in fp32 if 16 bits are widened for it; the one that is written out
 // all probabilities. A GPU's kernels copy heads whose channels are no multiple of 8, and in fp32
 // each query's shared keys and values.
 std::int64_t saved_bytes_of_attention(const ModelOptions& options, AttentionPath path) {
-  const std::int64_t C = options.channels, H = options.heads, K = options.kv_heads, d = C / H;
-  const std::int64_t qkv = C + 2 * d * K, e = options.precision.param_bytes();
+  const std::int64_t H = options.heads, K = options.kv_heads, d = head_channels_of(options);
+  const std::int64_t A = H * d, qkv = A + 2 * d * K, e = options.precision.param_bytes();
+  const std::int64_t norms = traits_of(options.family).has_qk_norm() ? (e * d + 4) * (H + K) : 0;
   switch (path) {
     case AttentionPath::kFused:
-      return 4 * (qkv + H);
+      return norms + 4 * (qkv + H);
     case AttentionPath::kWidened:
-      return 4 * (qkv + C + H);
+      return norms + 4 * (qkv + A + H);
     case AttentionPath::kWrittenOut:
-      return e * (qkv + H * options.context);
+      return norms + e * (qkv + H * options.context);
     case AttentionPath::kOnGpu: {
       const std::int64_t padded = d % 8 == 0 ? 0 : (d + 7) / 8 * 8 * (2 * H + 2 * K);
-      return e * (qkv + padded + (e == 4 && K < H ? 2 * C : 0)) + 4 * H;
+      return norms + e * (qkv + padded + (e == 4 && K < H ? 2 * A : 0)) + 4 * H;
     }
   }
   throw CheckError("attention: no such path");
 }
 
 std::int64_t working_bytes_of_attention(const ModelOptions& options, AttentionPath path) {
-  const std::int64_t C = options.channels, e = options.precision.param_bytes();
+  const std::int64_t A = query_channels_of(options), e = options.precision.param_bytes();
   const std::int64_t probabilities =
       path == AttentionPath::kWrittenOut ? options.heads * options.context : 0;
-  return 2 * e * probabilities + 4 * 7 * C;
+  return 2 * e * probabilities + 4 * 7 * A;
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x) const {
@@ -116,7 +118,7 @@ at::Tensor Attention::operator()(const at::Tensor& x) const {
 std::string attention_backend(const ModelOptions& model, at::Device device) {
   const std::unique_ptr<Family> family = family_of(model);
   const std::int64_t T = model.context, H = model.heads, K = family->options().kv_heads;
-  const std::int64_t d = model.channels / H;
+  const std::int64_t d = head_channels_of(model);
   const auto empty = [&](std::int64_t num_heads) {
     return at::empty({1, T, num_heads * d},
                      at::TensorOptions().dtype(model.precision.params).device(device))

@@ -138,7 +138,7 @@ std::int64_t bytes_of_waiting_parts(const ModelOptions& options, int num_owners)
 // of them for each thread, beside rows of queries.
 double bytes_of_attention_per_thread(const ModelOptions& options) {
   const auto T = static_cast<double>(options.context);
-  const auto d = static_cast<double>(options.channels / options.heads);
+  const auto d = static_cast<double>(head_channels_of(options));
   return 4 * std::min(T, 256.0) * (2 * std::min(T, 512.0) + 4 + 2 * d);
 }
 
@@ -146,7 +146,7 @@ double bytes_of_attention_per_thread(const ModelOptions& options) {
 // it has as many of them as keep all multiprocessors busy, of which an H100 has 132.
 double bytes_of_deterministic_attention(const ModelOptions& options, double num_rows) {
   const double parts = 1 + std::ceil(132 / (num_rows * static_cast<double>(options.heads)));
-  return parts * num_rows * 4 * static_cast<double>(options.context * options.channels);
+  return parts * num_rows * 4 * static_cast<double>(options.context * query_channels_of(options));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "common/core/check.hpp"
 #include "common/model/model_options.hpp"
@@ -12,47 +13,188 @@ namespace {
 constexpr std::int64_t kMostExtent = std::numeric_limits<std::int32_t>::max();
 constexpr double kMostPositive = 1e30;  // as of an option
 
-SortedJson set_in(const std::string& text, const std::string& path) {
-  const SortedJson all = parse_sorted_json(text, path);
-  check(all.is_object(), path, ": is not an object of settings");
-  SortedJson set = SortedJson::object();
-  for (const auto& [name, value] : all.items())
-    if (!value.is_null()) set[name] = value;
-  return set;
+// Settings of all classes of transformers, and what trainers add to them: where a model comes from,
+// what its tokens mean, how it is run, stored or saved, how it writes a text, and how it was trained.
+constexpr std::string_view kHarmless[] = {
+    "architectures", "attn_implementation", "begin_suppress_tokens", "bos_token_id",
+    "chunk_size_feed_forward", "decoder_start_token_id", "dtype", "eos_token_id", "finetuning_task",
+    "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
+    "initializer_range", "is_decoder", "label2id", "max_sequence_length", "model_max_length",
+    "model_type", "name_or_path", "num_labels", "output_attentions", "output_hidden_states",
+    "output_past", "output_scores", "pad_token_id", "prefix", "problem_type",
+    "remove_invalid_values", "return_dict", "return_dict_in_generate", "sep_token_id",
+    "suppress_tokens", "task_specific_params", "tie_encoder_decoder", "tokenizer_class",
+    "torch_dtype", "torchscript", "transformers.js_config", "transformers_version", "unsloth_fixed",
+    "unsloth_version", "use_bfloat16", "use_cache",
+    // of generate()
+    "bad_words_ids", "diversity_penalty", "do_sample", "early_stopping",
+    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "length_penalty",
+    "max_length", "max_new_tokens", "min_length", "no_repeat_ngram_size", "num_beam_groups",
+    "num_beams", "num_return_sequences", "repetition_penalty", "temperature", "top_k", "top_p",
+    "typical_p"};
+
+bool is_nothing(const SortedJson& value) {
+  return value.is_null() || value == false || value == "" ||
+         (value.is_structured() && value.empty());
+}
+
+// Names that begin with a bar are transformers' own notes.
+bool is_harmless(const std::string& name, const SortedJson& value) {
+  return name.starts_with('_') || is_nothing(value) ||
+         std::ranges::find(kHarmless, name) != std::end(kHarmless);
+}
+
+SortedJson object_in(const std::string& text, const std::string& path) {
+  SortedJson settings = parse_sorted_json(text, path);
+  check(settings.is_object(), path, ": is not an object of settings");
+  return settings;
 }
 
 }  // namespace
 
 ConfigReader::ConfigReader(const std::string& text, const std::string& path)
-    : path_(path), settings_(set_in(text, path)), reader_(settings_, path, "") {}
+    : path_(path), settings_(object_in(text, path)), reader_(settings_, path, "") {}
 
-std::int64_t ConfigReader::extent(const char* name) const {
-  const std::int64_t value = count_in(settings_, name, path_);
-  check(value >= 1 && value <= kMostExtent, path_, ": \"", name, "\" is ", value,
-        ", it must be from 1 to ", kMostExtent);
-  return value;
+const SortedJson* ConfigReader::find(const char* name) {
+  known_.insert(name);
+  const auto found = settings_.find(name);
+  return found == settings_.end() || found->is_null() ? nullptr : &*found;
 }
 
-bool ConfigReader::is_one_not_zero(std::initializer_list<const char*> names) const {
-  return std::ranges::any_of(
-      names, [&](const char* name) { return has(name) && settings_.at(name) != 0; });
+bool ConfigReader::has(const char* name) {
+  return find(name) != nullptr;
 }
 
-double ConfigReader::rope_theta() const {
+std::int64_t ConfigReader::extent(const char* name, std::int64_t if_missing) {
+  known_.insert(name);
+  return settings_.contains(name) ? extent_in(settings_, name) : if_missing;
+}
+
+std::int64_t ConfigReader::extent(const char* name, std::int64_t if_missing, std::int64_t if_null) {
+  const bool is_null = settings_.contains(name) && settings_[name].is_null();
+  return is_null ? (known_.insert(name), if_null) : extent(name, if_missing);
+}
+
+double ConfigReader::positive(const char* name, double otherwise) {
+  return has(name) ? positive_in(settings_, name) : otherwise;
+}
+
+bool ConfigReader::flag(const char* name, bool otherwise) {
+  known_.insert(name);
+  return reader_.flag(name, otherwise);
+}
+
+std::string ConfigReader::text(const char* name) {
+  known_.insert(name);
+  return reader_.text(name);
+}
+
+void ConfigReader::only(const char* name, std::initializer_list<SortedJson> values,
+                        const char* advice) {
+  const SortedJson* const value = find(name);
+  if (value == nullptr || std::ranges::find(values, *value) != values.end()) return;
+  std::string list;
+  for (const SortedJson& one : values) list += (list.empty() ? "" : " or ") + one.dump();
+  throw CheckError(concat(path_, ": \"", name, "\" is ", excerpt(to_text(*value)),
+                          "; Ladder computes only ", list, ": ", advice));
+}
+
+void ConfigReader::only_all(const char* name, const char* value) {
+  const SortedJson* const found = find(name);
+  if (found == nullptr) return;
+  const bool is_list = found->is_array();
+  for (const SortedJson& one : is_list ? *found : SortedJson::array({*found}))
+    check(is_list && one == value, path_, ": \"", name, "\" has ", excerpt(to_text(one)),
+          "; Ladder computes only a list of \"", value, "\": start from another model");
+}
+
+bool ConfigReader::is_one_not_zero(std::initializer_list<const char*> names) {
+  bool is_one = false;
+  for (const char* name : names) {
+    const SortedJson* const value = find(name);
+    is_one = is_one || (value != nullptr && *value != 0);
+  }
+  return is_one;
+}
+
+ConfigReader::Rope ConfigReader::rope(std::int64_t context) {
+  only("partial_rotary_factor", {1});
   double theta = positive("rope_theta", ModelOptions().rope_theta);
+  RopeScaling scaling;
+  const char* before = nullptr;
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    if (!has(name)) continue;
-    const SortedJson& rope = settings_.at(name);
+    const SortedJson* const found = find(name);
+    if (found == nullptr) continue;
+    const SortedJson& rope = *found;
     const JsonSettings settings = reader_.object(name);
-    for (const char* type : {"rope_type", "type"}) settings.only(type, {nullptr, "default"});
+    std::string type = "default";
+    for (const char* key : {"type", "rope_type"})
+      if (rope.contains(key) && !rope[key].is_null()) type = settings.text(key);
     settings.only("partial_rotary_factor", {nullptr, 1});
+    const RopeScaling own = scaling_in(rope, type, name, context);
+    check(before == nullptr || own == scaling, path_, ": \"", before == nullptr ? "" : before,
+          "\" and \"", name, "\" say different things: delete the one that is wrong");
+    scaling = own;
+    before = name;
     if (!rope.contains("rope_theta") || rope["rope_theta"].is_null()) continue;
     const double nested = positive_in(rope, "rope_theta");
     check(!has("rope_theta") || nested == theta, path_, ": \"rope_theta\" is ", theta, ", but ",
-          nested, " in \"", name, "\"");
+          nested, " in \"", name, "\": delete the one that is wrong");
     theta = nested;
   }
-  return theta;
+  return {theta, scaling};
+}
+
+RopeScaling ConfigReader::scaling_in(const SortedJson& rope, const std::string& type,
+                                     const char* where, std::int64_t context) const {
+  constexpr std::string_view kKnown[] = {
+      "type",   "rope_type",       "rope_theta",       "partial_rotary_factor",
+      "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
+  check(type == "default" || type == "linear" || type == "llama3", path_, ": \"", where,
+        "\" has the type \"", excerpt(type),
+        "\"; Ladder computes only default, linear and llama3: if the weights were trained without "
+        "it, delete it and train with texts no longer than they know");
+  for (const auto& [name, value] : rope.items())
+    check(std::ranges::find(kKnown, name) != std::end(kKnown) || is_nothing(value), path_, ": \"",
+          where, "\" has \"", excerpt(name), "\", which Ladder does not know: if the weights were ",
+          "trained without it, delete it");
+  if (type == "default") return {};
+  const auto number = [&](const char* name) {
+    check(rope.contains(name), path_, ": \"", name, "\" is missing in \"", where, "\"");
+    return positive_in(rope, name);
+  };
+  if (type == "linear") return {.kind = RopeScaling::Kind::kLinear, .factor = number("factor")};
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  const RopeScaling scaling = {
+      .kind = RopeScaling::Kind::kLlama3,
+      .factor = number("factor"),
+      .low_turns = number("low_freq_factor"),
+      .high_turns = number("high_freq_factor"),
+      .original_context = rope.contains(kOriginal) ? extent_in(rope, kOriginal) : context};
+  check(scaling.high_turns > scaling.low_turns, path_, ": \"high_freq_factor\" is ",
+        scaling.high_turns, ", it must be above \"low_freq_factor\", which is ", scaling.low_turns);
+  return scaling;
+}
+
+void ConfigReader::ignore(std::initializer_list<const char*> names) {
+  known_.insert(names.begin(), names.end());
+}
+
+void ConfigReader::refuse_unknown(const char* family) const {
+  for (const auto& [name, value] : settings_.items())
+    check(known_.contains(name) || is_harmless(name, value), path_, ": \"", excerpt(name), "\" is ",
+          excerpt(to_text(value)), ", a setting that no ", family,
+          " has which Ladder computes: delete it from a copy of the folder if the weights were "
+          "trained without it");
+}
+
+std::int64_t ConfigReader::extent_in(const SortedJson& object, const char* name) const {
+  const SortedJson& stored = object.at(name);
+  check(!stored.is_null(), path_, ": \"", name, "\" is null, it must be from 1 to ", kMostExtent);
+  const std::int64_t value = count_in(object, name, path_);
+  check(value >= 1 && value <= kMostExtent, path_, ": \"", name, "\" is ", value,
+        ", it must be from 1 to ", kMostExtent);
+  return value;
 }
 
 double ConfigReader::positive_in(const SortedJson& object, const char* name) const {

@@ -1,15 +1,19 @@
 // The settings of a config.json, which says what model the weights of a Hugging Face folder are.
 //
 // Trusts nothing: each function throws CheckError with the file's name, the setting and its value
-// if that is not what it must be. A setting that is null is not set.
+// if that is not what it must be. A setting that is missing has the value that transformers' own
+// class gives it, which the caller names. What nobody has asked for is refused in the end, unless it
+// changes no model's function: so the settings that a family knows are those that it reads.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "common/core/json.hpp"
+#include "common/model/rope_scaling.hpp"
 
 namespace ladder {
 
@@ -18,33 +22,48 @@ class ConfigReader {
   // `path` is the file's name, for messages.
   ConfigReader(const std::string& text, const std::string& path);
 
-  bool has(const char* name) const { return settings_.contains(name); }
-  // A number of things, from 1 to 2^31 - 1.
-  std::int64_t extent(const char* name) const;
-  std::int64_t extent(const char* name, std::int64_t otherwise) const {
-    return has(name) ? extent(name) : otherwise;
-  }
-  double positive(const char* name, double otherwise) const {
-    return has(name) ? positive_in(settings_, name) : otherwise;
-  }
-  bool flag(const char* name, bool otherwise) const { return reader_.flag(name, otherwise); }
-  std::string text(const char* name) const { return reader_.text(name); }
-  // A setting that must have one of these values, if it is there.
-  void only(const char* name, std::initializer_list<SortedJson> values) const {
-    if (has(name)) reader_.only(name, values);
-  }
-  bool is_one_not_zero(std::initializer_list<const char*> names) const;
-  // Both spellings: "rope_theta" with "rope_scaling", and "rope_parameters" with both in it.
-  double rope_theta() const;
+  // Whether it is there, and not null.
+  bool has(const char* name);
+  // A number of things, from 1 to 2^31 - 1. Null is refused, unless it stands for a value.
+  std::int64_t extent(const char* name, std::int64_t if_missing);
+  std::int64_t extent(const char* name, std::int64_t if_missing, std::int64_t if_null);
+  double positive(const char* name, double otherwise);
+  bool flag(const char* name, bool otherwise);
+  std::string text(const char* name);
+  // A setting that must have one of these values, if it is there and not null. `advice` says what to
+  // do about another one.
+  void only(const char* name, std::initializer_list<SortedJson> values,
+            const char* advice = "start from another model");
+  // A list of as many values as one likes, all of which must be this one.
+  void only_all(const char* name, const char* value);
+  bool is_one_not_zero(std::initializer_list<const char*> names);
+  // Of rotary positions, in both spellings: "rope_theta" with "rope_scaling", and "rope_parameters"
+  // with both in it.
+  struct Rope {
+    double theta;
+    RopeScaling scaling;
+  };
+  Rope rope(std::int64_t context);
+  // Settings of which the family makes no use, whatever they are.
+  void ignore(std::initializer_list<const char*> names);
+
+  // Throws CheckError naming the first setting that nobody has asked for, of those that could change
+  // what the model computes.
+  void refuse_unknown(const char* family) const;
 
   const std::string& path() const { return path_; }
 
  private:
+  const SortedJson* find(const char* name);  // null if it is missing or null
+  std::int64_t extent_in(const SortedJson& object, const char* name) const;
   double positive_in(const SortedJson& object, const char* name) const;
+  RopeScaling scaling_in(const SortedJson& rope, const std::string& type, const char* where,
+                         std::int64_t context) const;
 
   const std::string path_;
-  const SortedJson settings_;  // without those that are null
+  const SortedJson settings_;
   const JsonSettings reader_;
+  std::set<std::string> known_;
 };
 
 }  // namespace ladder

@@ -11,12 +11,15 @@
 #include "common/core/listed.hpp"
 #include "common/core/seed.hpp"
 #include "common/model/modules.hpp"
+#include "common/model/rope_scaling.hpp"
 
 namespace ladder {
 
 // Each in the family's own file.
 const FamilyTraits& gpt2();
 const FamilyTraits& llama();
+const FamilyTraits& qwen2();
+const FamilyTraits& qwen3();
 
 namespace {
 
@@ -24,7 +27,10 @@ struct Row {
   ModelFamily family;
   const FamilyTraits& (*traits)();
 };
-constexpr Row kFamilies[] = {{ModelFamily::kGpt2, gpt2}, {ModelFamily::kLlama, llama}};
+constexpr Row kFamilies[] = {{ModelFamily::kGpt2, gpt2},
+                             {ModelFamily::kLlama, llama},
+                             {ModelFamily::kQwen2, qwen2},
+                             {ModelFamily::kQwen3, qwen3}};
 
 constexpr bool has_all_families() {
   int family = 0;
@@ -64,11 +70,22 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
               " heads of keys and values, of which each part needs whole ones");
   check_usage(parts <= options.vocab_size, "--product-parts ", parts,
               " cuts the vocabulary, which has only ", options.vocab_size, " tokens");
+  const auto check_is_rotary = [&](bool is_default, const char* option, const auto& value) {
+    check_usage(
+        is_default || traits.has_rotary_positions(), option, " ", value, " is for --model ",
+        [] { return families_with(&FamilyTraits::has_rotary_positions); }, ": ", traits.name(),
+        " has learned positions instead of rotary ones");
+  };
+  const ModelOptions usual;
+  check_is_rotary(options.rope_theta == usual.rope_theta, "--rope-theta", options.rope_theta);
+  check_is_rotary(options.rope_scaling == usual.rope_scaling, "--rope-scaling",
+                  options.rope_scaling);
+  parse_rope_scaling(options.rope_scaling);
   check_usage(
-      options.rope_theta == ModelOptions().rope_theta || traits.has_rotary_positions(),
-      "--rope-theta ", options.rope_theta, " is for --model ",
-      [] { return families_with(&FamilyTraits::has_rotary_positions); }, ": ", traits.name(),
-      " has learned positions instead of rotary ones");
+      !traits.has_joint_qkv() || query_channels_of(options) == options.channels, "--head-channels ",
+      options.head_channels, " is for --model ",
+      [] { return families_with(&FamilyTraits::has_kv_heads); }, ": ", traits.name(),
+      "'s heads have --channels ", options.channels, " / --heads ", options.heads);
 }
 
 }  // namespace
@@ -94,8 +111,8 @@ std::unique_ptr<Family> family_of(const ModelOptions& options) {
   check_positive("--layers", options.layers);
   check_positive("--heads", options.heads);
   check_positive("--channels", options.channels);
-  check_usage(options.channels % options.heads == 0, "--channels ", options.channels,
-              " is not a multiple of --heads ", options.heads);
+  check_usage(options.head_channels != 0 || options.channels % options.heads == 0, "--channels ",
+              options.channels, " is not a multiple of --heads ", options.heads);
   const FamilyTraits& traits = traits_of(options.family);
   check_fits(options, traits);
   return traits.make(options);
@@ -104,6 +121,7 @@ std::unique_ptr<Family> family_of(const ModelOptions& options) {
 Family::Family(const ModelOptions& options)
     : options_(options), traits_(traits_of(options.family)) {
   if (options.kv_heads == 0) options_.kv_heads = options.heads;
+  options_.head_channels = head_channels_of(options);
   if (options.mlp_channels == 0)
     options_.mlp_channels = default_mlp_channels(options.channels, traits_.mlp_matrices());
 }
@@ -193,8 +211,9 @@ at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
 // the SwiGLU both of its. So an MLP saves as many of its channels as it has matrices.
 std::int64_t Family::saved_bytes_of_block(AttentionPath path) const {
   const std::int64_t C = options_.channels, M = options_.mlp_channels;
+  const std::int64_t A = query_channels_of(options_);
   return 2 * saved_bytes_of_norm() + saved_bytes_of_attention(options_, path) +
-         options_.precision.param_bytes() * (3 * C + traits_.mlp_matrices() * M);
+         options_.precision.param_bytes() * (2 * C + A + traits_.mlp_matrices() * M);
 }
 
 // The norms, and what they make, which the first products save.
@@ -211,15 +230,16 @@ std::int64_t Family::bytes_of_cheap_outputs() const {
 }
 
 std::int64_t Family::largest_matrix_of_block() const {
-  const std::int64_t C = options_.channels;
-  return C * std::max(options_.mlp_channels, traits_.has_joint_qkv() ? 3 * C : C);
+  const std::int64_t A = query_channels_of(options_);
+  return options_.channels * std::max(options_.mlp_channels, traits_.has_joint_qkv() ? 3 * A : A);
 }
 
 std::int64_t Family::flops_of_block() const {
-  const std::int64_t C = options_.channels, kv_channels = options_.kv_heads * C / options_.heads;
+  const std::int64_t C = options_.channels, A = query_channels_of(options_);
+  const std::int64_t kv_channels = options_.kv_heads * options_.head_channels;
   const std::int64_t products =
-      C * (2 * C + 2 * kv_channels + traits_.mlp_matrices() * options_.mlp_channels);
-  const std::int64_t attention = 2 * C * options_.context;
+      C * (2 * A + 2 * kv_channels + traits_.mlp_matrices() * options_.mlp_channels);
+  const std::int64_t attention = 2 * A * options_.context;
   return 2 * (products + attention);
 }
 

@@ -98,10 +98,17 @@ class FamilyTraits {
   virtual std::unique_ptr<Family> make(const ModelOptions& options) const = 0;
   // The shape, but for the family. Throws CheckError for a setting that would make another function
   // of the same weights.
-  virtual ModelConfig read(const ConfigReader& config) const = 0;
+  // A setting that is missing has the value that transformers' class of this family gives it.
+  virtual ModelConfig read(ConfigReader& config) const = 0;
   // The settings that read() reads, and those without which transformers would take other values.
   virtual Json write(const ModelOptions& model) const = 0;
 
+  virtual bool has_qkv_bias() const { return false; }  // all of GPT-2's products have one
+  virtual bool has_qk_norm() const { return false; }   // of each head's query and key
+  // Whether heads of all parts share the parameter, so that each part has a gradient of it.
+  bool is_shared_by_heads(const std::string& name) const {
+    return has_qk_norm() && (name.ends_with("q_norm.weight") || name.ends_with("k_norm.weight"));
+  }
   // Whether it is no parameter but what a model computes itself, which older files hold as well.
   virtual bool is_buffer(const std::string& /*name*/) const { return false; }
   // Models with a known shape, all but its `context`, by --model's names.
@@ -116,7 +123,7 @@ class Family {
  public:
   virtual ~Family() = default;
 
-  // The options, with numbers where kv_heads and mlp_channels are 0.
+  // The options, with numbers where kv_heads, head_channels and mlp_channels are 0.
   const ModelOptions& options() const { return options_; }
   const FamilyTraits& traits() const { return traits_; }
 

@@ -147,17 +147,23 @@ class Gpt2Traits final : public FamilyTraits {
     return std::make_unique<Gpt2>(options);
   }
 
-  ModelConfig read(const ConfigReader& config) const override {
-    config.only("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  ModelConfig read(ConfigReader& config) const override {
+    // Names of one function.
+    config.only("activation_function", {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh",
+                                        "gelu_fast", "gelu_accurate"});
+    config.ignore({"n_ctx", "reorder_and_upcast_attn", "predict_special_tokens",
+                   "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+                   "summary_type", "summary_use_proj"});
     config.only("scale_attn_weights", {true});
     config.only("scale_attn_by_inverse_layer_idx", {false});
     ModelOptions model;
-    model.vocab_size = config.extent("vocab_size");
-    model.context = config.extent("n_positions");
-    model.layers = config.extent("n_layer");
-    model.heads = config.extent("n_head");
-    model.channels = config.extent("n_embd");
-    model.mlp_channels = config.extent("n_inner", 4 * model.channels);
+    model.vocab_size = config.extent("vocab_size", 50257);
+    model.context = config.extent("n_positions", 1024);
+    model.layers = config.extent("n_layer", 12);
+    model.heads = config.extent("n_head", 12);
+    model.channels = config.extent("n_embd", 768);
+    const std::int64_t usual = 4 * model.channels;
+    model.mlp_channels = config.extent("n_inner", usual, /*if_null=*/usual);
     model.norm_eps = config.positive("layer_norm_epsilon", 1e-5);
     model.tie_embeddings = config.flag("tie_word_embeddings", true);
     return {model, config.is_one_not_zero({"resid_pdrop", "embd_pdrop", "attn_pdrop"})};

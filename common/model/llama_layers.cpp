@@ -9,6 +9,7 @@
 #include <ATen/ops/silu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <numbers>
 #include <numeric>
 
 #include "common/core/memory_ledger.hpp"
@@ -20,6 +21,7 @@ namespace ladder {
 struct RotaryPositions::Table {
   std::int64_t context, d;
   double theta;
+  RopeScaling scaling;
   at::Tensor cos = {}, sin = {};  // [context, 1, d/2], on the device of the first call
 
   // Makes the table in fp32, by the operators that Hugging Face's Llama calls.
@@ -27,10 +29,20 @@ struct RotaryPositions::Table {
     const MemoryScope scope(MemoryCategory::kOther, "rotary positions");
     const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat).device(device);
     const at::Tensor exponents = at::arange(0, d, 2, options).div_(static_cast<double>(d));
-    const at::Tensor speeds = at::pow(theta, exponents).reciprocal_();
+    const at::Tensor speeds = scaled(at::pow(theta, exponents).reciprocal_());
     const at::Tensor angles = at::arange(context, options).view({-1, 1, 1}) * speeds;
     cos = angles.cos();
     sin = angles.sin();
+  }
+
+  at::Tensor scaled(const at::Tensor& speeds) const {
+    if (scaling.kind == RopeScaling::Kind::kNone) return speeds;
+    if (scaling.kind == RopeScaling::Kind::kLinear) return speeds / scaling.factor;
+    const at::Tensor turns =
+        static_cast<double>(scaling.original_context) / (2 * std::numbers::pi / speeds);
+    const at::Tensor kept =  // 0: slow, 1: fast
+        ((turns - scaling.low_turns) / (scaling.high_turns - scaling.low_turns)).clamp(0, 1);
+    return (1 - kept) * speeds / scaling.factor + kept * speeds;
   }
 };
 
@@ -67,8 +79,9 @@ struct Turned : torch::autograd::Function<Turned> {
 
 }  // namespace
 
-RotaryPositions::RotaryPositions(std::int64_t context, std::int64_t d, double theta)
-    : table_(std::make_shared<Table>(Table{context, d, theta})) {}
+RotaryPositions::RotaryPositions(std::int64_t context, std::int64_t d, double theta,
+                                 const RopeScaling& scaling)
+    : table_(std::make_shared<Table>(Table{context, d, theta, scaling})) {}
 
 at::Tensor RotaryPositions::operator()(const at::Tensor& x) const {
   if (!table_->cos.defined()) table_->make(x.device());

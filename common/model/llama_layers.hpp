@@ -6,18 +6,21 @@
 #include <memory>
 #include <vector>
 
+#include "common/model/rope_scaling.hpp"
+
 namespace ladder {
 
 // Rotary positions (Su et al., arXiv 2104.09864), in the form of Hugging Face's Llama: at position
 // t, the channels i and i + d/2 of a head are a point of the plane, turned by the angle
-// t / theta^(2i/d). So the product of a query and a key depends only on how far apart they are.
+// t / theta^(2i/d), or a scaled one. So the product of a query and a key depends only on how far apart they are.
 //
 // Copies share one table of cosines and sines, 4·d·context bytes in fp32, which the first call
 // makes. Threads: all calls on copies of one object come from one thread at a time.
 class RotaryPositions {
  public:
   // d is even.
-  RotaryPositions(std::int64_t context, std::int64_t d, double theta);
+  RotaryPositions(std::int64_t context, std::int64_t d, double theta,
+                  const RopeScaling& scaling = {});
 
   // [B, T, H, d] -> the same, T ≤ context. Computed in fp32 at least. Saves nothing for backward.
   at::Tensor operator()(const at::Tensor& x) const;

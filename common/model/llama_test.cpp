@@ -13,6 +13,7 @@
 
 #include <limits>
 #include <map>
+#include <numbers>
 
 #include "common/core/check.hpp"
 #include "common/model/attention.hpp"
@@ -31,9 +32,23 @@ at::Tensor rms_norm_formula(const at::Tensor& x, const at::Tensor& weight, doubl
   return x / (x.pow(2).mean(-1, true) + epsilon).sqrt() * weight;
 }
 
-at::Tensor rotary_formula(const at::Tensor& x, double theta) {
+// Llama 3.1's: what turns more than `high` times in so many tokens stays, and what turns less than
+// `low` times is slowed down.
+double slowed(double speed, double factor, double low, double high, double tokens) {
+  const double turns = tokens * speed / (2 * std::numbers::pi);
+  if (turns > high) return speed;
+  if (turns < low) return speed / factor;
+  const double kept = (turns - low) / (high - low);
+  return (1 - kept) * speed / factor + kept * speed;
+}
+
+at::Tensor rotary_formula(const at::Tensor& x, double theta, const std::string& scaling = "none") {
   const std::int64_t T = x.size(1), d = x.size(3);
-  const at::Tensor speeds = at::pow(theta, -at::arange(0, d, 2, at::kDouble) / d);
+  at::Tensor speeds = at::pow(theta, -at::arange(0, d, 2, at::kDouble) / d);
+  if (scaling == "linear:2.5") speeds = speeds / 2.5;
+  if (scaling == "llama3:8,1,3,24")
+    for (std::int64_t i = 0; i < d / 2; ++i)
+      speeds[i] = slowed(speeds[i].item<double>(), 8, 1, 3, 24);
   const at::Tensor half = at::arange(T, at::kDouble).unsqueeze(1) * speeds;
   const at::Tensor angles = at::cat({half, half}, -1).unsqueeze(1);  // [T, 1, d]
   const at::Tensor turned = at::cat({-x.slice(-1, d / 2), x.slice(-1, 0, d / 2)}, -1);
@@ -60,7 +75,7 @@ at::Tensor swiglu_formula(const at::Tensor& gate, const at::Tensor& up) {
 using Weights = std::map<std::string, at::Tensor>;  // by their names
 
 at::Tensor llama_formula(const Weights& w, const at::Tensor& tokens, const ModelOptions& options) {
-  const std::int64_t B = tokens.size(0), T = tokens.size(1), d = options.channels / options.heads;
+  const std::int64_t B = tokens.size(0), T = tokens.size(1), d = head_channels_of(options);
   const auto norm = [&](const std::string& name, const at::Tensor& x) {
     return rms_norm_formula(x, w.at(name + ".weight"), options.norm_eps);
   };
@@ -68,14 +83,21 @@ at::Tensor llama_formula(const Weights& w, const at::Tensor& tokens, const Model
   for (std::int64_t i = 0; i < options.layers; ++i) {
     const std::string layer = concat("layers.", i, ".");
     const auto linear = [&](const std::string& name, const at::Tensor& input) {
-      return at::matmul(input, w.at(layer + name + "_proj.weight").t());
+      const at::Tensor product = at::matmul(input, w.at(layer + name + "_proj.weight").t());
+      const auto bias = w.find(layer + name + "_proj.bias");
+      return bias == w.end() ? product : product + bias->second;
     };
     const at::Tensor a = norm(layer + "input_layernorm", x);
-    const auto heads = [&](const char* name) { return linear(name, a).view({B, T, -1, d}); };
-    x = x + linear("self_attn.o",
-                   attention_formula(rotary_formula(heads("self_attn.q"), options.rope_theta),
-                                     rotary_formula(heads("self_attn.k"), options.rope_theta),
-                                     heads("self_attn.v")));
+    const auto heads = [&](const std::string& name) {
+      const at::Tensor x_of_heads = linear(name, a).view({B, T, -1, d});
+      return w.contains(layer + name + "_norm.weight") ? norm(layer + name + "_norm", x_of_heads)
+                                                       : x_of_heads;
+    };
+    const auto turned = [&](const std::string& name) {
+      return rotary_formula(heads(name), options.rope_theta, options.rope_scaling);
+    };
+    x = x + linear("self_attn.o", attention_formula(turned("self_attn.q"), turned("self_attn.k"),
+                                                    heads("self_attn.v")));
     const at::Tensor b = norm(layer + "post_attention_layernorm", x);
     x = x + linear("mlp.down", swiglu_formula(linear("mlp.gate", b), linear("mlp.up", b)));
   }
@@ -136,6 +158,49 @@ TEST(Llama, LogitsAndGradientsAreThoseOfTheFormulas) {
     }
   }
   at::set_num_threads(1);
+}
+
+// The same, with biases of queries, keys and values, or with norms of the first two; with heads that
+// are wider or narrower than their share of the channels; and with slower positions.
+TEST(Llama, ItsRelativesAreThoseOfTheFormulas) {
+  at::manual_seed(2);
+  for (const auto& [family, num_tensors] : {std::pair(ModelFamily::kQwen2, 3 + 2 * (9 + 3)),
+                                            {ModelFamily::kQwen3, 3 + 2 * (9 + 2)},
+                                            {ModelFamily::kLlama, 3 + 2 * 9}}) {
+    for (const std::int64_t head_channels : {0, 10}) {
+      for (const char* scaling : {"none", "linear:2.5", "llama3:8,1,3,24"}) {
+        for (const auto& [type, tolerance] : {std::pair(at::kFloat, 3e-5), {at::kBFloat16, 6e-2}}) {
+          ModelOptions options = tiny_llama(/*tied=*/false, 2);
+          options.family = family;
+          options.head_channels = head_channels;
+          options.rope_scaling = scaling;
+          options.precision = {type, at::kFloat};
+          const Model model = build_layers(options, 1);
+          EXPECT_EQ(std::ssize(model.leaves()), num_tensors);
+          const Weights weights = enlarge(model);
+          const at::Tensor tokens = at::randint(13, {3, 9}, at::kLong);
+          const at::Tensor logits = model.forward(tokens);
+          const at::Tensor wanted = llama_formula(weights, tokens, options);
+          EXPECT_TRUE(close_in_norm(logits, wanted, tolerance));
+          if (type != at::kFloat) continue;
+          const at::Tensor dlogits = at::randn(logits.sizes()).to(type);
+          logits.backward(dlogits);
+          wanted.backward(dlogits.to(at::kDouble));
+          for (const auto& [name, leaf] : model.leaves())
+            EXPECT_TRUE(close_in_norm(leaf.grad(), weights.at(name).grad(), tolerance))
+                << name << " " << type << " " << head_channels << " " << scaling;
+        }
+      }
+    }
+  }
+}
+
+TEST(Llama, QwensHaveTheirKnownNumbersOfParameters) {
+  const auto count = [](const char* name) {
+    return count_parameters(build_layers(*named_model(name).shape, 0, {}, at::kMeta));
+  };
+  EXPECT_EQ(count("qwen2.5-0.5b"), 494032768);
+  EXPECT_EQ(count("qwen3-0.6b"), 596049920);
 }
 
 TEST(Llama, SmolLm2HasItsKnownNumbersOfParametersAndNames) {

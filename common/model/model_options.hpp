@@ -14,6 +14,8 @@ namespace ladder {
 enum class ModelFamily {
   kGpt2,   // LayerNorm, learned positions, tanh GELU, biases
   kLlama,  // RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases
+  kQwen2,  // the same, with biases of queries, keys and values
+  kQwen3,  // the same as Llama, with an RMSNorm of each head's query and key
   kNumFamilies
 };
 
@@ -30,17 +32,27 @@ struct ModelOptions {
   std::int64_t context = 128;
   std::int64_t layers = 4;  // blocks
   std::int64_t heads = 4;
-  std::int64_t kv_heads = 0;  // of keys and values, each read by heads / kv_heads; 0: as many
+  std::int64_t kv_heads = 0;       // of keys and values, each read by heads / kv_heads; 0: as many
+  std::int64_t head_channels = 0;  // of a head, d; 0: channels / heads
   std::int64_t channels = 128;
   std::int64_t mlp_channels = 0;          // inside the MLP; 0: as many as the family has
   bool tie_embeddings = true;             // the head's weight is the token embedding
   double rope_theta = 10000;              // of rotary positions
+  std::string rope_scaling = "none";      // of their speeds (rope_scaling.hpp)
   double norm_eps = 1e-5;                 // added to a norm's variance
   Products products = faster_products();  // of all linear layers and the head
   Precision precision = {};               // of the parameters and their .grad
   Recompute recompute = Recompute::kNone;
   std::int64_t product_parts = 1;  // into which layers are cut (parts.hpp)
 };
+
+inline std::int64_t head_channels_of(const ModelOptions& options) {
+  return options.head_channels != 0 ? options.head_channels : options.channels / options.heads;
+}
+// Of all heads' queries, side by side: H·d.
+inline std::int64_t query_channels_of(const ModelOptions& options) {
+  return options.heads * head_channels_of(options);
+}
 
 // A model that --model knows by name: a family, or one of a family with a known shape.
 struct NamedModel {

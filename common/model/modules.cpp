@@ -41,7 +41,8 @@ at::Tensor into_aligned_rows(const at::Tensor& x, const at::Tensor& weight) {
 // x [M, in] times the weight, plus bias [out].
 at::Tensor multiply(const at::Tensor& x, const at::Tensor& weight, Orientation orientation,
                     Products products, const OptionalTensor& bias = {}) {
-  if (x.is_cuda() && orientation == Orientation::kOutIn) return into_aligned_rows(x, weight);
+  if (x.is_cuda() && orientation == Orientation::kOutIn && !bias)
+    return into_aligned_rows(x, weight);
   return times_transposed(products, x, orientation == Orientation::kOutIn ? weight : weight.t(),
                           bias);
 }
@@ -210,6 +211,12 @@ struct NarrowLookUp : torch::autograd::Function<NarrowLookUp> {
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   return product(x, weight, bias.defined() ? OptionalTensor(bias) : std::nullopt,
                  Orientation::kInOut, products);
+}
+
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                   Products products) {
+  return product(x, weight, bias.defined() ? OptionalTensor(bias) : std::nullopt,
+                 Orientation::kOutIn, products);
 }
 
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products products,

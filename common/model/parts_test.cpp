@@ -125,11 +125,11 @@ struct Case {
   ModelFamily family;
   bool is_tied;
   std::int64_t kv_heads;
+  std::int64_t head_channels = 0;
 };
-const Case kCases[] = {{ModelFamily::kGpt2, true, 0},
-                       {ModelFamily::kGpt2, false, 0},
-                       {ModelFamily::kLlama, true, 4},
-                       {ModelFamily::kLlama, false, 8}};
+const Case kCases[] = {{ModelFamily::kGpt2, true, 0},  {ModelFamily::kGpt2, false, 0},
+                       {ModelFamily::kLlama, true, 4}, {ModelFamily::kLlama, false, 8},
+                       {ModelFamily::kQwen2, true, 4}, {ModelFamily::kQwen3, false, 4, 10}};
 
 ModelOptions shape_of(const Case& of, std::int64_t parts) {
   return {.family = of.family,
@@ -138,6 +138,7 @@ ModelOptions shape_of(const Case& of, std::int64_t parts) {
           .layers = 2,
           .heads = 8,
           .kv_heads = of.kv_heads,
+          .head_channels = of.head_channels,
           .channels = 48,
           .mlp_channels = 50,  // nor does that into 4
           .tie_embeddings = of.is_tied,

@@ -128,10 +128,12 @@ inline void expect_same_model(const ModelOptions& a, const ModelOptions& b) {
   EXPECT_EQ(a.layers, b.layers);
   EXPECT_EQ(a.heads, b.heads);
   EXPECT_EQ(a.kv_heads, b.kv_heads);
+  EXPECT_EQ(head_channels_of(a), head_channels_of(b));
   EXPECT_EQ(a.channels, b.channels);
   EXPECT_EQ(a.mlp_channels, b.mlp_channels);
   EXPECT_EQ(a.tie_embeddings, b.tie_embeddings);
   EXPECT_EQ(a.rope_theta, b.rope_theta);
+  EXPECT_EQ(a.rope_scaling, b.rope_scaling);
   EXPECT_EQ(a.norm_eps, b.norm_eps);
 }
 

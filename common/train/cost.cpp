@@ -57,8 +57,8 @@ std::int64_t working_bytes(const TrainOptions& options, double most_activations,
   const double scratch =
       4.0 * kWidePiece *
       ((precision.has_16_bit_params() && !has_masters) + (is_16_bit(precision.grads) && !is_gpu));
-  const std::int64_t head_channels = options.model.channels / options.model.heads;
-  const double rotary = 4.0 * static_cast<double>(options.model.context * head_channels);
+  const double rotary =
+      4.0 * static_cast<double>(options.model.context * head_channels_of(options.model));
   // Scalars and block sums; on a GPU also cuBLAS's workspaces, of 32 MiB for each of two libraries.
   const double rest = is_gpu ? 72 << 20 : 16 << 10;
   const double most = std::max(most_activations + buffers.in_backward, buffers.after);

@@ -54,8 +54,10 @@ ModelOptions model_of_checkpoint(const fs::path& checkpoint) {
       if (name == "lm_head.weight") model.tie_embeddings = false;
     }
     model.kv_heads = config.value("kv-heads", model.kv_heads);
+    model.head_channels = config.value("head-channels", model.head_channels);
     model.mlp_channels = config.value("mlp-channels", model.mlp_channels);
     model.rope_theta = config.value("rope-theta", model.rope_theta);
+    model.rope_scaling = config.value("rope-scaling", model.rope_scaling);
     model.norm_eps = config.value("norm-eps", model.norm_eps);
     check_ranges(options);
     return completed(model);
@@ -86,10 +88,12 @@ void visit_shape(const Visit& visit) {
   visit("layers", &ModelOptions::layers);
   visit("heads", &ModelOptions::heads);
   visit("kv-heads", &ModelOptions::kv_heads);
+  visit("head-channels", &ModelOptions::head_channels);
   visit("channels", &ModelOptions::channels);
   visit("mlp-channels", &ModelOptions::mlp_channels);
   visit("tie-embeddings", &ModelOptions::tie_embeddings);
   visit("rope-theta", &ModelOptions::rope_theta);
+  visit("rope-scaling", &ModelOptions::rope_scaling);
   visit("norm-eps", &ModelOptions::norm_eps);
 }
 
@@ -134,7 +138,7 @@ void take_shape(const Start& start, TrainOptions& options) {
   ModelOptions& model = taken.model;
   take(taken, "model", model.family, found.family, file);
   const std::optional<ModelOptions>& named = named_model(options.named_model).shape;
-  check_usage(!options.given.contains("model") || !named || is_same_shape(*named, found),
+  check_usage(!options.given.contains("model") || !named || is_same_shape(completed(*named), found),
               "--model ", options.named_model, " has another shape than the model of ", file,
               ": leave it out");
   visit_shape([&](const char* name, auto member) {

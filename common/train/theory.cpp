@@ -44,7 +44,7 @@ std::int64_t most_of_others(const std::string& name, const Trainer& trainer,
     return 2 * 4 * num_blocks;  // also those that a checkpoint has brought
   }
   if (name == "rotary positions")
-    return trainer.num_models * 4 * model.context * (model.channels / model.heads);
+    return trainer.num_models * 4 * model.context * head_channels_of(model);
   return 0;
 }
 

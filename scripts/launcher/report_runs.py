@@ -38,12 +38,14 @@ SHAPE = (
     "layers",
     "heads",
     "kv-heads",
+    "head-channels",
     "channels",
     "mlp-channels",
     "context",
     "vocab-size",
     "tie-embeddings",
     "rope-theta",
+    "rope-scaling",
     "norm-eps",
 )
 

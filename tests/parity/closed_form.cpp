@@ -37,12 +37,16 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 }
 
 bool is_llama(const ModelOptions& model) {
-  return model.family == ModelFamily::kLlama;
+  return model.family != ModelFamily::kGpt2;
 }
 
-// All channels of a Llama's keys, and the width of its MLP.
+// Of a Llama or a relative: the channels of all heads' queries, of its keys, and of a head; and the
+// width of its MLP.
+std::int64_t head_width(const ModelOptions& model) {
+  return model.head_channels != 0 ? model.head_channels : model.channels / model.heads;
+}
 std::int64_t key_channels(const ModelOptions& model) {
-  return model.channels / model.heads * model.kv_heads;
+  return head_width(model) * model.kv_heads;
 }
 std::int64_t mlp_width(const ModelOptions& model) {
   return round_up(8 * model.channels, 3 * 32) / 3;
@@ -71,13 +75,16 @@ std::vector<UnitShape> units_of(const ModelOptions& model) {
   const auto vocabulary = [&](std::int64_t part) {
     return Numels{cut(model.vocab_size, part) * C};
   };
-  const std::int64_t K = key_channels(model) / P, A = C / P;
+  const std::int64_t d = head_width(model), K = key_channels(model) / P, A = d * model.heads / P;
   UnitShape embedding = {{}, in_parts(vocabulary)}, block, head;
   if (is_llama(model)) {
     block = {{C, C}, in_parts([&](std::int64_t part) {
                const std::int64_t M = cut(mlp_width(model), part);
-               return Numels{A * C, K * C, K * C, C * A, M * C, M * C, C * M};
+               Numels numels = {A * C, K * C, K * C, C * A, M * C, M * C, C * M};
+               if (model.family == ModelFamily::kQwen2) numels.insert(numels.end(), {A, K, K});
+               return numels;
              })};
+    if (model.family == ModelFamily::kQwen3) block.shared = {C, C, d, d};
     head.shared = {C};
   } else {
     embedding.shared = {model.context * C};
@@ -133,8 +140,12 @@ void expect_size(const ModelOptions& model, const Size& size) {
   const std::int64_t C = model.channels;
   const std::int64_t embeddings = (model.tie_embeddings ? 1 : 2) * model.vocab_size * C;
   const std::int64_t of_gpt2 = model.context * C + model.layers * (12 * C * C + 13 * C) + 2 * C;
-  const std::int64_t of_block = 2 * C * C + 2 * key_channels(model) * C + 3 * mlp_width(model) * C;
-  const std::int64_t of_llama = model.layers * (of_block + 2 * C) + C;
+  const std::int64_t d = head_width(model), A = d * model.heads, K = key_channels(model);
+  const std::int64_t of_block = 2 * A * C + 2 * K * C + 3 * mlp_width(model) * C + 2 * C;
+  const std::int64_t in_attention = model.family == ModelFamily::kQwen2   ? A + 2 * K
+                                    : model.family == ModelFamily::kQwen3 ? 2 * d
+                                                                          : 0;
+  const std::int64_t of_llama = model.layers * (of_block + in_attention) + C;
   EXPECT_EQ(size.parameters, embeddings + (is_llama(model) ? of_llama : of_gpt2));
 }
 
@@ -211,8 +222,8 @@ void expect_of_replicas(const TrainOptions& options, const TrainReport& report,
 // What t ranks of a model add up of each layer: 4 times the activations in each block, once those of
 // the embedding and those of the head, and 3 t numbers of each token for the loss. An all-reduce sends
 // its tensor 2 (t - 1) times, by all ranks together; if rows are cut, a reduce-scatter and an all-gather
-// send it (t - 1) times each, and the gradients of what all parts use are added up as well. Besides,
-// there are gradients of replicas and, of a tied embedding, of two stages; two norms, and a few
+// send it (t - 1) times each, and the gradients of what all parts use are added up as well; otherwise
+// only those of norms that heads share. Besides, there are gradients of replicas and, of a tied embedding, of two stages; two norms, and a few
 // numbers.
 void expect_sums_of_layers(const TrainOptions& options, const TrainReport& report,
                            std::int64_t activations, std::int64_t rows, std::int64_t numel,
@@ -230,10 +241,13 @@ void expect_sums_of_layers(const TrainOptions& options, const TrainReport& repor
   };
   const std::int64_t microbatches =
       in_all(report.batch_counts.microbatches) / (t * report.num_stages);
-  const std::int64_t layers = 2 * (t - 1) *
-                              (3 * t * rows * model.context * std::int64_t{4} +
-                               (cuts_rows ? widths_of(model).parameter * shared * microbatches
-                                          : (per_block * model.layers + 2) * activations));
+  const std::int64_t of_heads =
+      model.family == ModelFamily::kQwen3 ? model.layers * 2 * head_width(model) : 0;
+  const std::int64_t layers =
+      2 * (t - 1) *
+      (3 * t * rows * model.context * std::int64_t{4} +
+       widths_of(model).parameter * microbatches * (cuts_rows ? shared : of_heads) +
+       (cuts_rows ? 0 : (per_block * model.layers + 2) * activations));
   for (const CommOp op : {CommOp::kAllGather, CommOp::kReduceScatter})
     EXPECT_EQ(in_all(report.traffic[op].bytes_sent), cuts_rows ? of_rows : 0);
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());

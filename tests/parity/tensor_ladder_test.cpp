@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/core/check.hpp"
+#include "common/model/family.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/start.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
@@ -51,7 +52,7 @@ std::vector<Cut> cuts_on(int num_ranks) {
 TrainOptions cut(TrainOptions options, const Cut& cut) {
   const bool is_in_threes = cut.parts % 3 == 0;
   options.model.heads = is_in_threes ? 6 : 4;
-  options.model.kv_heads = options.model.family == ModelFamily::kLlama ? options.model.heads : 0;
+  options.model.kv_heads = options.model.family != ModelFamily::kGpt2 ? options.model.heads : 0;
   options.model.channels = is_in_threes ? 48 : 40;
   options.model.product_parts = cut.parts;
   options.model.layers = 2;
@@ -95,6 +96,28 @@ TEST_ON_RANKS(TensorLadder, EveryMeshEqualsTheOracle) {
 }
 
 // One hash for every number of data ranks, tensor ranks and stages; tied ones, too.
+// Biases of heads, and norms that the heads of all ranks share; with queries that are wider than the
+// residual stream.
+TEST_ON_RANKS(TensorLadder, LlamasRelativesEqualTheOracle) {
+  Climber climber;
+  std::size_t next = 0;
+  for (const Cut& of_ranks : cuts_on(climber.size())) {
+    for (const ModelFamily family : {ModelFamily::kQwen2, ModelFamily::kQwen3}) {
+      TrainOptions options = climber.options(covering_set()[4]);
+      options.model.family = family;
+      options.model.head_channels = 16;
+      options.model.recompute = next++ % 3 == 0 ? Recompute::kBlocks : Recompute::kNone;
+      options.data.num_microbatches = 2;
+      options = cut(options, of_ranks);
+      options.num_steps = 3;
+      SCOPED_TRACE(concat(of_ranks.name(), ", ", traits_of(family).name()));
+      const FinishedRun run = climber.climb(tensor_trainer(), options);
+      climber.expect_oracle(run, options,
+                            climber.size() / (of_ranks.tensor_ranks * of_ranks.stages));
+    }
+  }
+}
+
 TEST_ON_RANKS(TensorLadder, ExactSumsHaveOneHashOnEveryMesh) {
   Climber climber;
   for (const std::size_t i : {1, 7}) {

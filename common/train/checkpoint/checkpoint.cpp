@@ -19,8 +19,9 @@ namespace fs = std::filesystem;
 constexpr int kFormatVersion = 2;  // 1 had no state_hash
 constexpr const char* kPartialPrefix = ".partial_";
 constexpr const char* kShapeHint =
-    " (compare --model, --layers, --heads, --kv-heads, --channels, --mlp-channels, --context, "
-    "--vocab-size, --tie-embeddings, --precision, with the config in state.json)";
+    " (compare --model, --layers, --heads, --kv-heads, --head-channels, --channels, "
+    "--mlp-channels, --context, --vocab-size, --tie-embeddings, --precision, with the config in "
+    "state.json)";
 
 fs::path folder_of(const fs::path& run) {
   return run / "checkpoints";
@@ -265,7 +266,10 @@ bool goes_on_from(const fs::path& checkpoint, const TrainState& state) {
 }  // namespace
 
 Json unshaped_options(const ModelOptions& model) {
-  return {{"heads", model.heads}, {"rope-theta", model.rope_theta}, {"norm-eps", model.norm_eps}};
+  return {{"heads", model.heads},
+          {"rope-theta", model.rope_theta},
+          {"rope-scaling", model.rope_scaling},
+          {"norm-eps", model.norm_eps}};
 }
 
 SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,

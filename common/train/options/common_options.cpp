@@ -160,6 +160,8 @@ void declare_model(OptionTable& t, TrainOptions& o) {
   t.number("--heads", o.model.heads, {1, kMostHeads}, "attention heads, H; must divide --channels");
   t.number("--kv-heads", o.model.kv_heads, {0, kMostHeads},
            "heads of keys and values, K, each of them for H/K heads; must divide --heads; 0: H");
+  t.number("--head-channels", o.model.head_channels, {0, kMostChannels},
+           "width of a head, d; 0: C/H, as gpt2's must be");
   t.number("--channels", o.model.channels, {1, kMostChannels}, "width, C");
   t.number(
       "--mlp-channels", o.model.mlp_channels, {0, kMostMlpChannels},
@@ -172,6 +174,9 @@ void declare_model(OptionTable& t, TrainOptions& o) {
       "--rope-theta", o.model.rope_theta, kPositive,
       "base of rotary positions, as llama has them: the slowest turns once in about 2π times as "
       "many tokens");
+  t.value("--rope-scaling", o.model.rope_scaling,
+          "how rotary positions are slowed down for longer texts: none, linear:FACTOR, or "
+          "llama3:FACTOR,LOW,HIGH,CONTEXT");
   t.number("--norm-eps", o.model.norm_eps, kPositive,
            "what LayerNorm or RMSNorm adds to the variance or the mean square");
   t.number("--product-parts", o.model.product_parts, {1, kMostHeads},

@@ -22,15 +22,15 @@ ModelFamily family_named(const std::string& type, const std::string& path) {
 }  // namespace
 
 ModelConfig parse_model_config(const std::string& text, const std::string& path) {
-  const ConfigReader config(text, path);
+  ConfigReader config(text, path);
   const ModelFamily family = family_named(config.text("model_type"), path);
   // What would make another function of the same weights, in all families.
-  for (const char* name : {"quantization_config", "sliding_window"}) config.only(name, {nullptr});
-  for (const char* name : {"use_sliding_window", "is_encoder_decoder", "add_cross_attention"})
-    config.only(name, {false});
+  config.only("quantization_config", {nullptr}, "take the model as it was before it was quantized");
+  for (const char* name : {"is_encoder_decoder", "add_cross_attention"}) config.only(name, {false});
   config.only("pruned_heads", {SortedJson::object()});
   ModelConfig found = traits_of(family).read(config);
   found.model.family = family;
+  config.refuse_unknown(traits_of(family).name());
   return found;
 }
 

@@ -22,6 +22,59 @@ Json smollm2_config() {
     "use_cache": true, "vocab_size": 49152})");
 }
 
+// Qwen3-0.6B's.
+Json qwen3_config() {
+  return Json::parse(R"({
+    "architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
+    "hidden_size": 1024, "initializer_range": 0.02, "intermediate_size": 3072,
+    "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3",
+    "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
+    "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.51.0",
+    "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})");
+}
+
+// Qwen2.5-0.5B's.
+Json qwen2_config() {
+  return Json::parse(R"({
+    "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+    "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02,
+    "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 24,
+    "model_type": "qwen2", "num_attention_heads": 14, "num_hidden_layers": 24,
+    "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+    "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    "transformers_version": "4.40.1", "use_cache": true, "use_mrope": false,
+    "use_sliding_window": false, "vocab_size": 151936})");
+}
+
+// Llama-3.2-1B's.
+Json llama3_config() {
+  return Json::parse(R"({
+    "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "bos_token_id": 128000, "eos_token_id": 128001, "head_dim": 64, "hidden_act": "silu",
+    "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
+    "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+    "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
+    "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 32.0,
+    "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+    "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": true,
+    "torch_dtype": "bfloat16", "transformers_version": "4.45.0.dev0", "use_cache": true,
+    "vocab_size": 128256})");
+}
+
+// GPT-2's own, from before transformers 2.
+Json gpt2_config() {
+  return Json::parse(R"({
+    "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+    "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12,
+    "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": null,
+    "summary_first_dropout": 0.1, "summary_proj_to_labels": true, "summary_type": "cls_index",
+    "summary_use_proj": true, "task_specific_params": {"text-generation": {"do_sample": true,
+    "max_length": 50}}, "vocab_size": 50257})");
+}
+
 ModelConfig parse(const Json& config) {
   return parse_model_config(to_text(config), "x/config.json");
 }
@@ -59,19 +112,71 @@ TEST(ModelConfigTest, ReadsTheShapeOfALlama) {
   EXPECT_FALSE(config.has_dropout);
 }
 
+// Each family's own default, which transformers' class gives as well; one missing setting at a time.
 TEST(ModelConfigTest, WhatIsNotSetIsAsInTransformers) {
-  Json config = smollm2_config();
-  for (const char* name : {"num_key_value_heads", "rms_norm_eps", "rope_theta",
-                           "tie_word_embeddings", "attention_dropout"})
+  const auto without = [](Json config, const char* name) {
     config.erase(name);
-  const ModelOptions llama = parse(config).model;
-  EXPECT_EQ(llama.kv_heads, 9);
-  EXPECT_EQ(llama.norm_eps, 1e-6);
-  EXPECT_EQ(llama.rope_theta, 10000);
-  EXPECT_FALSE(llama.tie_embeddings);
+    return parse(config).model;
+  };
+  struct Wanted {
+    const char* name;
+    std::int64_t gpt2, llama, qwen2, qwen3;
+    std::int64_t ModelOptions::*member;
+  };
+  for (const Wanted& each :
+       {Wanted{"vocab_size", 50257, 32000, 151936, 151936, &ModelOptions::vocab_size},
+        {"max_position_embeddings", 0, 2048, 32768, 32768, &ModelOptions::context},
+        {"n_positions", 1024, 0, 0, 0, &ModelOptions::context},
+        {"num_hidden_layers", 0, 32, 32, 32, &ModelOptions::layers},
+        {"n_layer", 12, 0, 0, 0, &ModelOptions::layers},
+        {"num_attention_heads", 0, 32, 32, 32, &ModelOptions::heads},
+        {"n_head", 12, 0, 0, 0, &ModelOptions::heads},
+        {"hidden_size", 0, 4096, 4096, 4096, &ModelOptions::channels},
+        {"n_embd", 768, 0, 0, 0, &ModelOptions::channels},
+        {"intermediate_size", 0, 11008, 22016, 22016, &ModelOptions::mlp_channels},
+        {"head_dim", 0, 64, 64, 128, &ModelOptions::head_channels}}) {
+    SCOPED_TRACE(each.name);
+    Json qwen2 = qwen2_config();
+    qwen2.update({{"num_key_value_heads", 1}, {"head_dim", 64}});
+    if (each.gpt2 != 0) {
+      EXPECT_EQ(without(small_gpt2_config(), each.name).*each.member, each.gpt2);
+    }
+    if (each.llama == 0) continue;
+    EXPECT_EQ(without(llama3_config(), each.name).*each.member, each.llama);
+    EXPECT_EQ(without(qwen2, each.name).*each.member, each.qwen2);
+    EXPECT_EQ(without(qwen3_config(), each.name).*each.member, each.qwen3);
+  }
+  EXPECT_EQ(without(llama3_config(), "num_key_value_heads").kv_heads, 32);
+  EXPECT_EQ(parse(changed(llama3_config(), "num_key_value_heads", nullptr)).model.kv_heads, 32);
+  EXPECT_EQ(parse(changed(qwen3_config(), "num_key_value_heads", nullptr)).model.kv_heads, 16);
+  Json no_heads = qwen3_config();  // 32, which do not divide 16
+  no_heads.erase("num_key_value_heads");
+  expect_refused_text(to_text(no_heads), "num_key_value_heads", "32");
+  for (const Json& config : {llama3_config(), qwen2_config(), qwen3_config()}) {
+    EXPECT_EQ(without(config, "rms_norm_eps").norm_eps, 1e-6);
+    EXPECT_EQ(without(config, "rope_theta").rope_theta, 10000);
+    EXPECT_FALSE(without(config, "tie_word_embeddings").tie_embeddings);
+  }
+  EXPECT_EQ(without(small_gpt2_config(), "layer_norm_epsilon").norm_eps, 1e-5);
   EXPECT_TRUE(parse(small_gpt2_config()).model.tie_embeddings);
   EXPECT_FALSE(
       parse(changed(small_gpt2_config(), "tie_word_embeddings", false)).model.tie_embeddings);
+}
+
+TEST(ModelConfigTest, ReadsTheConfigsOfKnownModels) {
+  expect_same_model(parse(gpt2_config()).model, {.vocab_size = 50257,
+                                                 .context = 1024,
+                                                 .layers = 12,
+                                                 .heads = 12,
+                                                 .channels = 768,
+                                                 .mlp_channels = 3072});
+  for (const auto& [config, name, context] :
+       {std::tuple(qwen2_config(), "qwen2.5-0.5b", 32768), {qwen3_config(), "qwen3-0.6b", 40960}}) {
+    ModelOptions wanted = *named_model(name).shape;
+    wanted.context = context;
+    expect_same_model(parse(config).model, wanted);
+  }
+  EXPECT_EQ(parse(llama3_config()).model.rope_scaling, "llama3:32,1,4,8192");
 }
 
 TEST(ModelConfigTest, ReadsTheShapeOfAGpt2) {
@@ -95,13 +200,37 @@ TEST(ModelConfigTest, RotaryPositionsHaveTwoSpellings) {
   EXPECT_EQ(theta("rope_parameters", {{"rope_theta", 7000}}), 7000);
   EXPECT_EQ(theta("rope_parameters", {{"partial_rotary_factor", 1.0}}), 10000);
   EXPECT_EQ(theta("rope_scaling", {{"type", "default"}}), 10000);
-  for (const char* type : {"linear", "dynamic", "yarn", "longrope", "llama3"}) {
+  for (const char* type : {"dynamic", "yarn", "longrope"}) {
     for (const char* name : {"rope_scaling", "rope_parameters"}) {
       for (const char* key : {"type", "rope_type"})
         expect_refused_text(to_text(changed(config, name, {{key, type}, {"factor", 2.0}})), name,
                             type);
     }
   }
+  const auto scaling = [&](const char* name, const Json& value) {
+    return parse(changed(config, name, value)).model.rope_scaling;
+  };
+  const Json llama3 = {{"factor", 8.5}, {"low_freq_factor", 1}, {"high_freq_factor", 4.0}};
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    for (const char* key : {"type", "rope_type"}) {
+      EXPECT_EQ(scaling(name, {{key, "linear"}, {"factor", 2.5}}), "linear:2.5");
+      EXPECT_EQ(scaling(name, changed(llama3, key, "llama3")), "llama3:8.5,1,4,8192");
+    }
+    const Json whole = changed(llama3, "rope_type", "llama3");
+    EXPECT_EQ(scaling(name, changed(whole, "original_max_position_embeddings", 64)),
+              "llama3:8.5,1,4,64");
+    for (const auto& [key, value] : {std::pair("factor", Json(0)),
+                                     {"factor", Json("x")},
+                                     {"high_freq_factor", Json(1)},
+                                     {"mrope_section", Json({8})},
+                                     {"original_max_position_embeddings", Json(0.5)}})
+      expect_refused_text(to_text(changed(config, name, changed(whole, key, value))), key);
+    expect_refused_text(to_text(changed(config, name, {{"type", "linear"}})), "factor", "missing");
+  }
+  expect_refused_text(
+      to_text(changed(changed(config, "rope_parameters", {{"rope_type", "default"}}),
+                      "rope_scaling", {{"type", "linear"}, {"factor", 2}})),
+      "rope_scaling", "rope_parameters");
   expect_refused_text(to_text(changed(config, "rope_parameters", {{"partial_rotary_factor", 0.5}})),
                       "partial_rotary_factor");
   expect_refused_text(to_text(changed(config, "rope_parameters", {{"rope_theta", "x"}})), "\"x\"");
@@ -123,21 +252,46 @@ TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
       {"hidden_act", "gelu"},
       {"attention_bias", true},
       {"mlp_bias", true},
-      {"head_dim", 128},
+      {"head_dim", 0},
       {"partial_rotary_factor", 0.5},
       {"rope_interleaved", true},
       {"sliding_window", 4096},
       {"use_sliding_window", true},
       {"num_key_value_heads", 2},
       {"quantization_config", {{"bits", 4}}},
-      {"model_type", "mistral"}};
+      {"model_type", "mistral"},
+      {"no_rope_layers", {1, 1, 1, 0}},  // SmolLM3's, relabelled
+      {"no_rope_layer_interval", 4},
+      {"embedding_multiplier", 12.0},  // Granite's
+      {"logits_scaling", 8.0},
+      {"final_logit_softcapping", 30.0},
+      {"auto_map", {{"AutoModelForCausalLM", "own.Model"}}}};
   for (const auto& [name, value] : in_llama) expect_refused(smollm2_config(), name, value);
+  const std::vector<std::pair<std::string, Json>> in_qwen = {
+      {"use_sliding_window", true},
+      {"attention_bias", true},
+      {"layer_types", {"full_attention", "sliding_attention"}},
+      {"num_experts", 128},
+      {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}};
+  for (const auto& [name, value] : in_qwen) {
+    expect_refused_text(to_text(changed(qwen3_config(), name, value)), name);
+    if (name != "attention_bias" && name != "num_experts")
+      expect_refused_text(to_text(changed(qwen2_config(), name, value)), name);
+  }
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, Json>>{{"activation_function", "gelu_pytorch_tanh"},
                                                  {"reorder_and_upcast_attn", true},
                                                  {"quantization_config", nullptr},
-                                                 {"anything", {{"else", 1}}}})
+                                                 {"activation_function", "gelu_fast"},
+                                                 {"anything", nullptr},
+                                                 {"anything", false},
+                                                 {"anything", Json::array()},
+                                                 {"_anything", 7},
+                                                 {"temperature", 0.5}})
     EXPECT_NO_THROW(parse(changed(small_gpt2_config(), name, value)));
+  expect_refused(small_gpt2_config(), "anything", {{"else", 1}});
+  EXPECT_NO_THROW(parse(changed(smollm2_config(), "hidden_act", "swish")));
+  EXPECT_NO_THROW(parse(changed(qwen2_config(), "layer_types", {"full_attention"})));
 }
 
 TEST(ModelConfigTest, NumbersThatAreNoneAreRefusedByNameAndValue) {
@@ -146,11 +300,7 @@ TEST(ModelConfigTest, NumbersThatAreNoneAreRefusedByNameAndValue) {
                               Json(std::int64_t{1} << 62), Json(~std::uint64_t{0}),
                               Json(1'000'000'000'000), Json::array({2}), Json(true)})
       expect_refused(small_gpt2_config(), name, value);
-    Json without = small_gpt2_config();
-    without.erase(name);
-    expect_refused_text(to_text(without), name, "missing");
-    without[name] = nullptr;
-    expect_refused_text(to_text(without), name, "missing");
+    expect_refused(small_gpt2_config(), name, nullptr);
   }
   for (const char* name : {"rms_norm_eps", "rope_theta"}) {
     for (const Json& value : {Json(0), Json(-1), Json(1e300), Json("1e-5"), Json::array()})
@@ -181,7 +331,10 @@ TEST(ModelConfigTest, RopeThetaIsWrittenForOldAndNewReaders) {
 }
 
 TEST(ModelConfigTest, WhatIsWrittenIsReadAgain) {
-  for (const Json& config : {smollm2_config(), small_gpt2_config()}) {
+  Json slower = qwen2_config();
+  slower["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0 / 3}};
+  for (const Json& config : {smollm2_config(), small_gpt2_config(), gpt2_config(), qwen2_config(),
+                             qwen3_config(), llama3_config(), slower}) {
     const ModelOptions model = parse(config).model;
     expect_same_model(parse(model_config_json(model, at::kBFloat16)).model, model);
   }
