@@ -276,8 +276,8 @@ TEST(BuildLayers, ImpossibleShapesNameTheOption) {
   refused(options, "--head-channels 5 make heads of 5 channels");
   options = tiny(true, ModelFamily::kLlama);
   for (const char* scaling :
-       {"", "yarn:4", "linear:", "linear:0", "linear:-2", "linear:2,", "linear:2x", "linear:2,3",
-        "llama3:8,1,4", "llama3:8,4,1,64", "llama3:8,1,4,8.5", "llama3:8,1,4,1e30"}) {
+       {"", "yarn:4", "linear:", "linear:0", "linear:-2", "linear:2:", "linear:2x", "linear:2:3",
+        "llama3:8:1:4", "llama3:8:4:1:64", "llama3:8:1:4:8.5", "llama3:8:1:4:1e30"}) {
     options.rope_scaling = scaling;
     refused(options, concat("--rope-scaling is '", scaling, "'"));
   }

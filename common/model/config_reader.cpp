@@ -15,33 +15,29 @@ constexpr double kMostPositive = 1e30;  // as of an option
 
 // Settings of all classes of transformers, and what trainers add to them: where a model comes from,
 // what its tokens mean, how it is run, stored or saved, how it writes a text, and how it was trained.
-constexpr std::string_view kHarmless[] = {
-    "architectures", "attn_implementation", "begin_suppress_tokens", "bos_token_id",
-    "chunk_size_feed_forward", "decoder_start_token_id", "dtype", "eos_token_id", "finetuning_task",
-    "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
-    "initializer_range", "is_decoder", "label2id", "max_sequence_length", "model_max_length",
-    "model_type", "name_or_path", "num_labels", "output_attentions", "output_hidden_states",
-    "output_past", "output_scores", "pad_token_id", "prefix", "problem_type",
-    "remove_invalid_values", "return_dict", "return_dict_in_generate", "sep_token_id",
-    "suppress_tokens", "task_specific_params", "tie_encoder_decoder", "tokenizer_class",
-    "torch_dtype", "torchscript", "transformers.js_config", "transformers_version", "unsloth_fixed",
-    "unsloth_version", "use_bfloat16", "use_cache",
-    // of generate()
-    "bad_words_ids", "diversity_penalty", "do_sample", "early_stopping",
-    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "length_penalty",
-    "max_length", "max_new_tokens", "min_length", "no_repeat_ngram_size", "num_beam_groups",
-    "num_beams", "num_return_sequences", "repetition_penalty", "temperature", "top_k", "top_p",
-    "typical_p"};
+constexpr std::string_view kHarmless =
+    " attn_implementation begin_suppress_tokens chunk_size_feed_forward dtype finetuning_task "
+    "gradient_checkpointing id2label initializer_range is_decoder label2id max_sequence_length "
+    "model_max_length model_type name_or_path num_labels output_attentions "
+    "output_hidden_states output_past output_scores prefix problem_type remove_invalid_values "
+    "return_dict return_dict_in_generate suppress_tokens task_specific_params "
+    "tie_encoder_decoder tokenizer_class torch_dtype torchscript transformers.js_config "
+    "transformers_version unsloth_fixed unsloth_version use_bfloat16 use_cache "
+    "bad_words_ids diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size "
+    "exponential_decay_length_penalty length_penalty max_length max_new_tokens min_length "
+    "no_repeat_ngram_size num_beam_groups num_beams num_return_sequences repetition_penalty "
+    "temperature top_k top_p typical_p ";
 
 bool is_nothing(const SortedJson& value) {
   return value.is_null() || value == false || value == "" ||
          (value.is_structured() && value.empty());
 }
 
-// Names that begin with a bar are transformers' own notes.
+// Names that begin with an underscore are transformers' own notes.
 bool is_harmless(const std::string& name, const SortedJson& value) {
-  return name.starts_with('_') || is_nothing(value) ||
-         std::ranges::find(kHarmless, name) != std::end(kHarmless);
+  return name.starts_with('_') || name.ends_with("_token_id") || is_nothing(value) ||
+         (name.find(' ') == std::string::npos &&
+          kHarmless.find(concat(' ', name, ' ')) != std::string_view::npos);
 }
 
 SortedJson object_in(const std::string& text, const std::string& path) {
@@ -99,13 +95,16 @@ void ConfigReader::only(const char* name, std::initializer_list<SortedJson> valu
                           "; Ladder computes only ", list, ": ", advice));
 }
 
-void ConfigReader::only_all(const char* name, const char* value) {
+void ConfigReader::only_all(const char* name, const char* begin) {
   const SortedJson* const found = find(name);
   if (found == nullptr) return;
-  const bool is_list = found->is_array();
-  for (const SortedJson& one : is_list ? *found : SortedJson::array({*found}))
-    check(is_list && one == value, path_, ": \"", name, "\" has ", excerpt(to_text(one)),
-          "; Ladder computes only a list of \"", value, "\": start from another model");
+  const auto is_one = [&](const SortedJson& text) {
+    return text.is_string() && text.get<std::string>().starts_with(begin);
+  };
+  check(
+      found->is_array() && std::ranges::all_of(*found, is_one), path_, ": \"", name, "\" is ",
+      [&] { return excerpt(to_text(*found)); }, "; Ladder computes only \"", begin,
+      "\" and what begins so: ", kAdvice);
 }
 
 bool ConfigReader::is_one_not_zero(std::initializer_list<const char*> names) {
@@ -130,7 +129,12 @@ ConfigReader::Rope ConfigReader::rope(std::int64_t context) {
     std::string type = "default";
     for (const char* key : {"type", "rope_type"})
       if (rope.contains(key) && !rope[key].is_null()) type = settings.text(key);
-    settings.only("partial_rotary_factor", {nullptr, 1});
+    check(
+        !rope.contains("partial_rotary_factor") || rope["partial_rotary_factor"] == 1 ||
+            rope["partial_rotary_factor"].is_null(),
+        path_, ": \"", name, "\" has \"partial_rotary_factor\" ",
+        [&] { return excerpt(to_text(rope["partial_rotary_factor"])); },
+        "; Ladder computes only 1: ", kAdvice);
     const RopeScaling own = scaling_in(rope, type, name, context);
     check(before == nullptr || own == scaling, path_, ": \"", before == nullptr ? "" : before,
           "\" and \"", name, "\" say different things: delete the one that is wrong");

@@ -33,9 +33,9 @@ class ConfigReader {
   // A setting that must have one of these values, if it is there and not null. `advice` says what to
   // do about another one.
   void only(const char* name, std::initializer_list<SortedJson> values,
-            const char* advice = "start from another model");
-  // A list of as many values as one likes, all of which must be this one.
-  void only_all(const char* name, const char* value);
+            const char* advice = kAdvice);
+  // A list of which each text must begin like this, if it is there and not null.
+  void only_all(const char* name, const char* begin);
   bool is_one_not_zero(std::initializer_list<const char*> names);
   // Of rotary positions, in both spellings: "rope_theta" with "rope_scaling", and "rope_parameters"
   // with both in it.
@@ -54,6 +54,9 @@ class ConfigReader {
   const std::string& path() const { return path_; }
 
  private:
+  static constexpr const char* kAdvice =
+      "start from another model, or train this one with transformers";
+
   const SortedJson* find(const char* name);  // null if it is missing or null
   std::int64_t extent_in(const SortedJson& object, const char* name) const;
   double positive_in(const SortedJson& object, const char* name) const;

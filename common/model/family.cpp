@@ -70,6 +70,7 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
               " heads of keys and values, of which each part needs whole ones");
   check_usage(parts <= options.vocab_size, "--product-parts ", parts,
               " cuts the vocabulary, which has only ", options.vocab_size, " tokens");
+  parse_rope_scaling(options.rope_scaling);  // throws for what is none
   const auto check_is_rotary = [&](bool is_default, const char* option, const auto& value) {
     check_usage(
         is_default || traits.has_rotary_positions(), option, " ", value, " is for --model ",
@@ -80,7 +81,6 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
   check_is_rotary(options.rope_theta == usual.rope_theta, "--rope-theta", options.rope_theta);
   check_is_rotary(options.rope_scaling == usual.rope_scaling, "--rope-scaling",
                   options.rope_scaling);
-  parse_rope_scaling(options.rope_scaling);
   check_usage(
       !traits.has_joint_qkv() || query_channels_of(options) == options.channels, "--head-channels ",
       options.head_channels, " is for --model ",

@@ -154,6 +154,7 @@ class Gpt2Traits final : public FamilyTraits {
     config.ignore({"n_ctx", "reorder_and_upcast_attn", "predict_special_tokens",
                    "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
                    "summary_type", "summary_use_proj"});
+    config.only_all("architectures", "GPT2");
     config.only("scale_attn_weights", {true});
     config.only("scale_attn_by_inverse_layer_idx", {false});
     ModelOptions model;

@@ -213,6 +213,10 @@ class LlamaTraits : public FamilyTraits {
   }
 
   ModelConfig read(ConfigReader& config) const override {
+    // Others have the same settings and tensors, and another function.
+    const std::string own = architecture();
+    config.only_all("architectures", own.substr(0, own.find("For")).c_str());
+    config.only_all("layer_types", "full_attention");
     config.only("hidden_act", {"silu", "swish"});
     for (const char* name : {"attention_bias", "mlp_bias", "rope_interleaved"})
       config.only(name, {false});
@@ -358,10 +362,8 @@ class Qwen2Traits : public LlamaTraits {
             .channels = 4096,
             .mlp_channels = 22016};
   }
-  // A window is in use only with "use_sliding_window", or where "layer_types" says so.
-  void read_windows(ConfigReader& config) const override {
+  void read_windows(ConfigReader& config) const override {  // in use only if layer_types says so
     config.ignore({"sliding_window", "max_window_layers"});
-    config.only_all("layer_types", "full_attention");
   }
   Json other_settings() const override { return {{"use_sliding_window", false}}; }
 };

@@ -12,7 +12,8 @@ namespace ladder {
 
 // Rotary positions (Su et al., arXiv 2104.09864), in the form of Hugging Face's Llama: at position
 // t, the channels i and i + d/2 of a head are a point of the plane, turned by the angle
-// t / theta^(2i/d), or a scaled one. So the product of a query and a key depends only on how far apart they are.
+// t / theta^(2i/d), or a scaled one. So the product of a query and a key depends only on how far
+// apart they are.
 //
 // Copies share one table of cosines and sines, 4·d·context bytes in fp32, which the first call
 // makes. Threads: all calls on copies of one object come from one thread at a time.

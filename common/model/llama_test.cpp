@@ -46,7 +46,7 @@ at::Tensor rotary_formula(const at::Tensor& x, double theta, const std::string& 
   const std::int64_t T = x.size(1), d = x.size(3);
   at::Tensor speeds = at::pow(theta, -at::arange(0, d, 2, at::kDouble) / d);
   if (scaling == "linear:2.5") speeds = speeds / 2.5;
-  if (scaling == "llama3:8,1,3,24")
+  if (scaling == "llama3:8:1:3:24")
     for (std::int64_t i = 0; i < d / 2; ++i)
       speeds[i] = slowed(speeds[i].item<double>(), 8, 1, 3, 24);
   const at::Tensor half = at::arange(T, at::kDouble).unsqueeze(1) * speeds;
@@ -168,7 +168,7 @@ TEST(Llama, ItsRelativesAreThoseOfTheFormulas) {
                                             {ModelFamily::kQwen3, 3 + 2 * (9 + 2)},
                                             {ModelFamily::kLlama, 3 + 2 * 9}}) {
     for (const std::int64_t head_channels : {0, 10}) {
-      for (const char* scaling : {"none", "linear:2.5", "llama3:8,1,3,24"}) {
+      for (const char* scaling : {"none", "linear:2.5", "llama3:8:1:3:24"}) {
         for (const auto& [type, tolerance] : {std::pair(at::kFloat, 3e-5), {at::kBFloat16, 6e-2}}) {
           ModelOptions options = tiny_llama(/*tied=*/false, 2);
           options.family = family;

@@ -26,7 +26,7 @@ std::vector<double> numbers_behind(const std::string& text, std::size_t begin, s
     double number = 0;
     const auto [next, error] = std::from_chars(at, end, number);
     const bool is_number = error == std::errc() && number > 0 && number <= kMost;
-    const bool is_separated = next == end || (*next == ',' && next + 1 != end);
+    const bool is_separated = next == end || (*next == ':' && next + 1 != end);
     if (!is_number || !is_separated) return {};
     numbers.push_back(number);
     at = next == end ? end : next + 1;
@@ -43,8 +43,8 @@ std::string to_text(const RopeScaling& scaling) {
     case RopeScaling::Kind::kLinear:
       return "linear:" + shortest(scaling.factor);
     case RopeScaling::Kind::kLlama3:
-      return concat("llama3:", shortest(scaling.factor), ",", shortest(scaling.low_turns), ",",
-                    shortest(scaling.high_turns), ",", scaling.original_context);
+      return concat("llama3:", shortest(scaling.factor), ":", shortest(scaling.low_turns), ":",
+                    shortest(scaling.high_turns), ":", scaling.original_context);
   }
   throw CheckError("--rope-scaling: no such kind");
 }
@@ -69,8 +69,9 @@ RopeScaling parse_rope_scaling(const std::string& text) {
   }
   throw UsageError(
       concat("--rope-scaling is '", text,
-             "', it must be none, linear:FACTOR or llama3:FACTOR,LOW,HIGH,CONTEXT with "
-             "numbers above 0, HIGH above LOW, for example llama3:8,1,4,8192"));
+             "', it must be none or linear:2.5 or llama3:8:1:4:8192, with numbers above "
+             "0: a factor; then the turns below and above which a pair is slow and fast, "
+             "the second more than the first; and in how many tokens"));
 }
 
 }  // namespace ladder

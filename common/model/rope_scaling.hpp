@@ -23,7 +23,7 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-// "none", "linear:FACTOR" or "llama3:FACTOR,LOW,HIGH,CONTEXT", as --rope-scaling has it. Numbers
+// "none", "linear:FACTOR" or "llama3:FACTOR:LOW:HIGH:CONTEXT", as --rope-scaling has it. Numbers
 // read back to the same bits.
 std::string to_text(const RopeScaling& scaling);
 // Throws UsageError with the text, if it is none of these, or if a number is not above 0, or

@@ -187,23 +187,29 @@ TEST(Options, ReachTheirMembers) {
 
 TEST(Options, AModelIsAFamily) {
   EXPECT_EQ(parse({}).options.model.family, ModelFamily::kGpt2);
-  const TrainOptions o = parse({"--model", "llama", "--kv-heads", "2", "--mlp-channels", "96",
-                                "--rope-theta", "500", "--norm-eps", "1e-6"})
-                             .options;
+  const TrainOptions o =
+      parse({"--model", "llama", "--kv-heads", "2", "--mlp-channels", "96", "--rope-theta", "500",
+             "--norm-eps", "1e-6", "--head-channels", "8", "--rope-scaling", "linear:2"})
+          .options;
   EXPECT_EQ(o.model.family, ModelFamily::kLlama);
   EXPECT_EQ(o.model.kv_heads, 2);
   EXPECT_EQ(o.model.mlp_channels, 96);
   EXPECT_EQ(o.model.rope_theta, 500);
   EXPECT_EQ(o.model.norm_eps, 1e-6);
+  EXPECT_EQ(o.model.head_channels, 8);
+  EXPECT_EQ(o.model.rope_scaling, "linear:2");
   EXPECT_EQ(o.model.layers, 4);
   EXPECT_EQ(o.model.vocab_size, 258);
   TrainOptions from_code;
   from_code.model.family = ModelFamily::kLlama;
   finalize(from_code);
   EXPECT_EQ(to_json(from_code).at("model"), "llama");
-  expect_refusal({"--model", "bert"}, {"--model is 'bert'", "gpt2 or llama or smollm2-135m"});
+  expect_refusal({"--model", "bert"},
+                 {"--model is 'bert'", "gpt2 or llama or qwen2 or qwen3 or smollm2-135m"});
   expect_refusal({"--kv-heads", "2"}, {"--kv-heads 2", "--model llama"});
   expect_refusal({"--rope-theta", "500"}, {"--rope-theta 500", "--model llama"});
+  expect_refusal({"--rope-scaling", "linear:2"}, {"--rope-scaling linear:2", "--model llama"});
+  expect_refusal({"--head-channels", "8"}, {"--head-channels 8", "--model llama"});
   expect_refusal({"--model", "llama", "--kv-heads", "3"}, {"--heads 4", "--kv-heads 3"});
 }
 

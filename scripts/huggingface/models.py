@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
 
 VOCABULARY, LAYERS, HEADS, CHANNELS, POSITIONS = 301, 3, 12, 48, 64
 CONTEXT = 40  # of what is compared: less than the model has positions
@@ -43,7 +43,7 @@ def gpt2(**changes):
     return GPT2Config(**{**shape, **rest, **changes})
 
 
-def llama(**changes):
+def llama(kind=LlamaConfig, **changes):
     shape = {
         "vocab_size": VOCABULARY,
         "num_hidden_layers": LAYERS,
@@ -53,7 +53,16 @@ def llama(**changes):
         "intermediate_size": 80,
         "num_key_value_heads": 4,
     }
-    return LlamaConfig(**{**shape, "rope_theta": 100000.0, "tie_word_embeddings": True, **changes})
+    return kind(**{**shape, "rope_theta": 100000.0, "tie_word_embeddings": True, **changes})
+
+
+def qwen2(**changes):
+    return llama(Qwen2Config, **changes)
+
+
+def qwen3(**changes):
+    """Its queries are twice as wide as the residual stream."""
+    return llama(Qwen3Config, **{"head_dim": 2 * CHANNELS // HEADS, **changes})
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,10 @@ FAMILIES = [
     Family("GPT-2", gpt2, "n_positions"),
     Family("Llama", llama, "max_position_embeddings",
            {"model": "llama", "kv_heads": 2, "rope_theta": 3000, "norm_eps": 1e-4, "mlp_channels": 72}),
+    Family("Qwen2", qwen2, "max_position_embeddings",
+           {"model": "qwen2", "kv_heads": 2, "rope_theta": 300, "rope_scaling": "llama3:8:1:4:24"}),
+    Family("Qwen3", qwen3, "max_position_embeddings",
+           {"model": "qwen3", "kv_heads": 2, "head_channels": 12, "rope_scaling": "linear:2.5"}),
 ]  # fmt: skip
 
 
@@ -87,6 +100,20 @@ class Tiny:
     def folder(self):
         return self.name.replace(" ", "_").replace(",", "")
 
+
+# Of the eight pairs of such a head, some keep their speed, some are slowed down, and one is between.
+SLOWED = {
+    "head_dim": 16,
+    "rope_theta": 100.0,
+    "rope_parameters": {
+        "rope_type": "llama3",
+        "factor": 4.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 3.0,
+        "original_max_position_embeddings": 32,
+    },
+}
+LINEAR = {"rope_theta": 500.0, "rope_parameters": {"rope_type": "linear", "factor": 2.5}}
 
 MODELS = [
     Tiny("GPT-2", gpt2()),
@@ -105,6 +132,13 @@ MODELS = [
     Tiny("Llama, one key for all queries", llama(num_key_value_heads=1, rms_norm_eps=1e-5)),
     Tiny("Llama, in several files", llama(), file_size="60KB"),
     Tiny("Llama, an older config.json", llama(rope_theta=500.0), is_old=True),
+    Tiny("Llama, slowed as Llama 3", llama(**SLOWED)),
+    Tiny("Llama, slowed as Llama 3, an older config.json", llama(**SLOWED), is_old=True),
+    Tiny("Llama, an older config.json, slowed", llama(**LINEAR), is_old=True),
+    Tiny("Qwen2", qwen2(sliding_window=8)),
+    Tiny("Qwen2, untied, slowed", qwen2(tie_word_embeddings=False, **LINEAR)),
+    Tiny("Qwen3", qwen3()),
+    Tiny("Qwen3, untied", qwen3(head_dim=CHANNELS // HEADS, tie_word_embeddings=False)),
     Tiny("Llama, stored in bf16", llama(), dtype=torch.bfloat16),
     Tiny("Llama, stored in fp16", llama(), dtype=torch.float16),
 ]
@@ -137,10 +171,12 @@ def edit_json(file, edit=dict, **values):
 
 def with_old_names(config):
     rope = config.pop("rope_parameters")
+    theta, kind = rope.pop("rope_theta"), rope.pop("rope_type")
+    scaling = {"type" if kind == "linear" else "rope_type": kind, **rope}
     return {
         **config,
-        "rope_theta": rope["rope_theta"],
-        "rope_scaling": None,
+        "rope_theta": theta,
+        "rope_scaling": None if kind == "default" else scaling,
         "torch_dtype": config.pop("dtype"),
     }
 
@@ -232,5 +268,12 @@ MISTAKES = [
         "another rope_theta",
         lambda _, config: config["rope_parameters"].update(rope_theta=90000.0),
     ),
+    (
+        "Llama, slowed as Llama 3",
+        "another factor",
+        lambda _, config: config["rope_parameters"].update(factor=4.1),
+    ),
+    ("Qwen2", "biases of keys and values swapped", swap("k_proj.bias", "v_proj.bias")),
+    ("Qwen3", "norms of queries and keys swapped", swap("q_norm", "k_norm")),
     ("Llama", "another eps", lambda _, config: config.update(rms_norm_eps=2e-5)),
 ]

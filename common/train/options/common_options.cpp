@@ -176,7 +176,7 @@ void declare_model(OptionTable& t, TrainOptions& o) {
       "many tokens");
   t.value("--rope-scaling", o.model.rope_scaling,
           "how rotary positions are slowed down for longer texts: none, linear:FACTOR, or "
-          "llama3:FACTOR,LOW,HIGH,CONTEXT");
+          "llama3:FACTOR:LOW:HIGH:CONTEXT");
   t.number("--norm-eps", o.model.norm_eps, kPositive,
            "what LayerNorm or RMSNorm adds to the variance or the mean square");
   t.number("--product-parts", o.model.product_parts, {1, kMostHeads},

@@ -176,7 +176,7 @@ TEST(ModelConfigTest, ReadsTheConfigsOfKnownModels) {
     wanted.context = context;
     expect_same_model(parse(config).model, wanted);
   }
-  EXPECT_EQ(parse(llama3_config()).model.rope_scaling, "llama3:32,1,4,8192");
+  EXPECT_EQ(parse(llama3_config()).model.rope_scaling, "llama3:32:1:4:8192");
 }
 
 TEST(ModelConfigTest, ReadsTheShapeOfAGpt2) {
@@ -214,11 +214,11 @@ TEST(ModelConfigTest, RotaryPositionsHaveTwoSpellings) {
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     for (const char* key : {"type", "rope_type"}) {
       EXPECT_EQ(scaling(name, {{key, "linear"}, {"factor", 2.5}}), "linear:2.5");
-      EXPECT_EQ(scaling(name, changed(llama3, key, "llama3")), "llama3:8.5,1,4,8192");
+      EXPECT_EQ(scaling(name, changed(llama3, key, "llama3")), "llama3:8.5:1:4:8192");
     }
     const Json whole = changed(llama3, "rope_type", "llama3");
     EXPECT_EQ(scaling(name, changed(whole, "original_max_position_embeddings", 64)),
-              "llama3:8.5,1,4,64");
+              "llama3:8.5:1:4:64");
     for (const auto& [key, value] : {std::pair("factor", Json(0)),
                                      {"factor", Json("x")},
                                      {"high_freq_factor", Json(1)},
@@ -260,7 +260,8 @@ TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
       {"num_key_value_heads", 2},
       {"quantization_config", {{"bits", 4}}},
       {"model_type", "mistral"},
-      {"no_rope_layers", {1, 1, 1, 0}},  // SmolLM3's, relabelled
+      {"architectures", {"HeliumForCausalLM"}},  // the same settings, other rotations
+      {"no_rope_layers", {1, 1, 1, 0}},          // SmolLM3's, relabelled
       {"no_rope_layer_interval", 4},
       {"embedding_multiplier", 12.0},  // Granite's
       {"logits_scaling", 8.0},
