@@ -94,8 +94,8 @@ class Messages {
                is_hidden ? Wait::kForWeights : Wait::kAtOnce);
     }
   }
-  // The gradients of what all parts use, of which each rank has those of its rows; or, if all have all
-  // rows, of what their heads share, of which each rank has those of its heads.
+  // The gradients of what all parts use, of which each rank has those of its rows; or, if all have
+  // all rows, of what heads share, of which each rank has those of its heads.
   void add_up_shared(std::int64_t layer) {
     const std::vector<std::int64_t> layers = cut_.layers_of(place_.stage);
     const auto number = std::ranges::find(layers, layer) - layers.begin();

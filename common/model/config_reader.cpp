@@ -14,7 +14,7 @@ constexpr std::int64_t kMostExtent = std::numeric_limits<std::int32_t>::max();
 constexpr double kMostPositive = 1e30;  // as of an option
 
 // Settings of all classes of transformers, and what trainers add to them: where a model comes from,
-// what its tokens mean, how it is run, stored or saved, how it writes a text, and how it was trained.
+// what its tokens mean, how it is run, stored and saved, how it writes a text, how it was trained.
 constexpr std::string_view kHarmless =
     " attn_implementation begin_suppress_tokens chunk_size_feed_forward dtype finetuning_task "
     "gradient_checkpointing id2label initializer_range is_decoder label2id max_sequence_length "

@@ -2,8 +2,8 @@
 //
 // Trusts nothing: each function throws CheckError with the file's name, the setting and its value
 // if that is not what it must be. A setting that is missing has the value that transformers' own
-// class gives it, which the caller names. What nobody has asked for is refused in the end, unless it
-// changes no model's function: so the settings that a family knows are those that it reads.
+// class gives it, which the caller names. What nobody has asked for is refused in the end, unless
+// it changes no model's function: so the settings that a family knows are those that it reads.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ class ConfigReader {
   double positive(const char* name, double otherwise);
   bool flag(const char* name, bool otherwise);
   std::string text(const char* name);
-  // A setting that must have one of these values, if it is there and not null. `advice` says what to
-  // do about another one.
+  // A setting that must have one of these values, if it is there and not null. `advice` says what
+  // to do about another one.
   void only(const char* name, std::initializer_list<SortedJson> values,
             const char* advice = kAdvice);
   // A list of which each text must begin like this, if it is there and not null.
@@ -47,8 +47,8 @@ class ConfigReader {
   // Settings of which the family makes no use, whatever they are.
   void ignore(std::initializer_list<const char*> names);
 
-  // Throws CheckError naming the first setting that nobody has asked for, of those that could change
-  // what the model computes.
+  // Throws CheckError naming the first setting that nobody has asked for, of those that could
+  // change what the model computes.
   void refuse_unknown(const char* family) const;
 
   const std::string& path() const { return path_; }

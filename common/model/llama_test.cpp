@@ -160,8 +160,8 @@ TEST(Llama, LogitsAndGradientsAreThoseOfTheFormulas) {
   at::set_num_threads(1);
 }
 
-// The same, with biases of queries, keys and values, or with norms of the first two; with heads that
-// are wider or narrower than their share of the channels; and with slower positions.
+// The same, with biases of queries, keys and values, or with norms of the first two; with heads
+// that are wider than their share of the channels; and with slower positions.
 TEST(Llama, ItsRelativesAreThoseOfTheFormulas) {
   at::manual_seed(2);
   for (const auto& [family, num_tensors] : {std::pair(ModelFamily::kQwen2, 3 + 2 * (9 + 3)),

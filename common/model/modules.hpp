@@ -48,9 +48,10 @@ at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens);
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                    Products products);
 
-// The same without a bias, also for the head, whose weight may be the token embedding. Returns [..., out]; on a GPU, rows start a multiple of 64 elements apart. `is_shared`:
-// another layer uses the weight, too. Autograd calls a weight's hooks with the sum of both parts of its
-// gradient; if it has any, this part passes through them alone (exact_sums.hpp).
+// The same without a bias, also for the head, whose weight may be the token embedding. Returns
+// [..., out]; on a GPU, rows start a multiple of 64 elements apart. `is_shared`: another layer uses
+// the weight, too. Autograd calls a weight's hooks with the sum of both parts of its gradient; if it
+// has any, this part passes through them alone (exact_sums.hpp).
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight,
                    Products products = faster_products(), bool is_shared = false);
 

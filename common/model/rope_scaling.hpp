@@ -1,4 +1,5 @@
-// How rotary positions are slowed down, so that a model reads longer texts than it was trained with.
+// How rotary positions are slowed down, so that a model reads longer texts than those that it was
+// trained with.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@ namespace ladder {
 //
 //   none      that speed
 //   linear    the speed divided by `factor` (Chen et al., arXiv 2306.15595)
-//   llama3    what turns more than high_turns times within `original_context` keeps its speed; what
-//             turns less than low_turns times has it divided by `factor`; what is between has a mean
-//             of the two (Llama 3.1's)
+//   llama3    what turns more than high_turns times within `original_context` keeps its speed;
+//             what turns less than low_turns times has it divided by `factor`; what is between has
+//             a mean of the two (Llama 3.1's)
 struct RopeScaling {
   enum class Kind { kNone, kLinear, kLlama3 };
   Kind kind = Kind::kNone;

@@ -222,9 +222,9 @@ void expect_of_replicas(const TrainOptions& options, const TrainReport& report,
 // What t ranks of a model add up of each layer: 4 times the activations in each block, once those of
 // the embedding and those of the head, and 3 t numbers of each token for the loss. An all-reduce sends
 // its tensor 2 (t - 1) times, by all ranks together; if rows are cut, a reduce-scatter and an all-gather
-// send it (t - 1) times each, and the gradients of what all parts use are added up as well; otherwise
-// only those of norms that heads share. Besides, there are gradients of replicas and, of a tied embedding, of two stages; two norms, and a few
-// numbers.
+// send it (t - 1) times each, and the gradients of what all parts use are added up as well; else only
+// those of norms that heads share. Besides, there are gradients of replicas and, of a tied embedding,
+// of two stages; two norms, and a few numbers.
 void expect_sums_of_layers(const TrainOptions& options, const TrainReport& report,
                            std::int64_t activations, std::int64_t rows, std::int64_t numel,
                            Communicator& comm) {

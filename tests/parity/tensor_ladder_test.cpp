@@ -95,12 +95,13 @@ TEST_ON_RANKS(TensorLadder, EveryMeshEqualsTheOracle) {
 }
 
 // One hash for every number of data ranks, tensor ranks and stages; tied ones, too.
-// Biases of heads, and norms that the heads of all ranks share; with queries that are wider than the
-// residual stream.
+// Biases of heads, and norms that the heads of all ranks share; with queries that are wider than
+// the residual stream.
 TEST_ON_RANKS(TensorLadder, LlamasRelativesEqualTheOracle) {
   Climber climber;
   std::size_t next = 0;
   for (const Cut& of_ranks : cuts_on(climber.size())) {
+    if (climber.size() > 1 && of_ranks.tensor_ranks == 1) continue;
     for (const ModelFamily family : {ModelFamily::kQwen2, ModelFamily::kQwen3}) {
       TrainOptions options = climber.options(covering_set()[4]);
       options.model.family = family;

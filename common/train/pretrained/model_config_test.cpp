@@ -112,7 +112,7 @@ TEST(ModelConfigTest, ReadsTheShapeOfALlama) {
   EXPECT_FALSE(config.has_dropout);
 }
 
-// Each family's own default, which transformers' class gives as well; one missing setting at a time.
+// Each family's own default, which transformers' class gives as well; one is missing at a time.
 TEST(ModelConfigTest, WhatIsNotSetIsAsInTransformers) {
   const auto without = [](Json config, const char* name) {
     config.erase(name);
