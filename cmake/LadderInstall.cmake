@@ -10,7 +10,7 @@ include(GNUInstallDirs)
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ladder")
 get_property(_targets GLOBAL PROPERTY LADDER_INSTALLED_TARGETS)
 set_target_properties(ladder_flags PROPERTIES EXPORT_NAME flags)
-install(TARGETS ladder_flags ladder_xxhash ladder_onig ${_targets} EXPORT ladder ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS ladder_flags ladder_xxhash ladder_onig ladder_utf8proc ${_targets} EXPORT ladder ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT ladder NAMESPACE ladder:: FILE ladder-targets.cmake DESTINATION "${_package_dir}")
 
 install(DIRECTORY "${LADDER_ROOT}/common" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/ladder"

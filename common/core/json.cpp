@@ -93,6 +93,11 @@ JsonSettings::JsonSettings(const SortedJson& object, std::string file, std::stri
       object_.is_object(), place_, " is ", [&] { return shown(object_); }, ", not an object");
 }
 
+bool JsonSettings::has(const char* name) const {
+  const auto found = object_.find(name);
+  return found != object_.end() && !found->is_null();
+}
+
 const SortedJson& JsonSettings::member(const char* name) const {
   const auto found = object_.find(name);
   check(found != object_.end(), place_, ": \"", name, "\" is missing");
@@ -101,6 +106,15 @@ const SortedJson& JsonSettings::member(const char* name) const {
 
 JsonSettings JsonSettings::object(const char* name) const {
   return {member(name), file_, where_.empty() ? name : where_ + "." + name};
+}
+
+std::vector<JsonSettings> JsonSettings::objects(const char* name) const {
+  const SortedJson& list = member(name);
+  check(list.is_array(), place_, ": \"", name, "\" is not a list");
+  std::vector<JsonSettings> objects;
+  for (const SortedJson& each : list)
+    objects.emplace_back(each, file_, concat(where_, ".", name, "[", objects.size(), "]"));
+  return objects;
 }
 
 std::string JsonSettings::text(const char* name) const {

@@ -12,6 +12,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ladder {
 
@@ -53,9 +54,11 @@ class JsonSettings {
   // `where` is the object's name in the file, for messages; empty for the file itself.
   JsonSettings(const SortedJson& object, std::string file, std::string where);
 
+  bool has(const char* name) const;  // and it is not null
   // The member, which must be there.
   const SortedJson& member(const char* name) const;
   JsonSettings object(const char* name) const;
+  std::vector<JsonSettings> objects(const char* name) const;  // of a list
   std::string text(const char* name) const;
   bool flag(const char* name, bool otherwise) const;  // `otherwise` if it is missing or null
   // Throws CheckError naming the setting and its value if it is another one. A missing member is

@@ -10,10 +10,10 @@ namespace ladder {
 void append_pair(std::string_view prompt, std::string_view chosen, std::string_view rejected,
                  Tokenizer& tokenizer, TokenizedText& pairs) {
   pairs.starts.push_back(pairs.tokens.size());
-  tokenizer.encode(concat(prompt, "\n"), pairs.tokens);
+  append_text(concat(prompt, "\n"), DocumentPart::kStart, tokenizer, pairs.tokens);
   pairs.part_ends.push_back(pairs.tokens.size());
   for (const std::string_view answer : {chosen, rejected}) {
-    append_ended(answer, tokenizer, pairs.tokens);
+    append_text(answer, DocumentPart::kEnd, tokenizer, pairs.tokens);
     pairs.part_ends.push_back(pairs.tokens.size());
   }
 }

@@ -1,8 +1,9 @@
 // Preference pairs as tokens: a prompt, and two answers to it, of which the chosen one is better
 // than the rejected one.
 //
-// Each answer becomes a row: prompt, newline, answer, end-of-text token. A document is laid out the
-// same way, so a model trained on documents has seen the format. Only the answer and its
+// Each answer becomes a row: prompt, newline, answer, end-of-text token, and before them what begins
+// a document. A document is laid out the same way, so a model trained on documents has seen the
+// format. Only the answer and its
 // end-of-text token are targets. So an empty answer is legal: its target says that the answer ends
 // at once. The prompt with its newline is one text for the tokenizer, and each answer another, so
 // that both rows have the same prompt.

@@ -182,6 +182,16 @@ TEST_F(PreferencePairsTest, AnAnswerThatEndsWithTheEndEndsOnce) {
   EXPECT_EQ(pairs.part_ends[2] - pairs.part_ends[1], 1);
 }
 
+TEST_F(PreferencePairsTest, APromptBeginsAsADocumentDoes) {
+  class Beginning : public ByteTokenizer {
+    std::optional<std::uint32_t> begin_of_text() const override { return 257; }
+  } tokenizer;
+  TokenizedText pairs;
+  append_pair("p", "c", "", tokenizer, pairs);
+  EXPECT_THAT(pairs.tokens.ids(), ElementsAre(257, 'p', '\n', 'c', 256, 256));
+  EXPECT_THAT(pairs.part_ends, ElementsAre(3, 5, 6));
+}
+
 TEST_F(PreferencePairsTest, AMicrobatchHasPairsAndAPairCountsAsOneRow) {
   DataOptions two = options(kTwoPairs, 10);
   two.microbatch_size = 2;

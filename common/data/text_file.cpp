@@ -182,15 +182,27 @@ std::string document_of(const JsonlObject& object, std::set<std::string>& ignore
 
 void append_document(std::string_view document, Tokenizer& tokenizer, TokenizedText& text) {
   text.starts.push_back(text.tokens.size());
-  append_ended(document, tokenizer, text.tokens);
+  append_text(document, DocumentPart::kWhole, tokenizer, text.tokens);
 }
 
-void append_ended(std::string_view text, Tokenizer& tokenizer, TokenList& tokens) {
-  const std::int64_t begin = tokens.size();
+void append_text(std::string_view text, DocumentPart part, Tokenizer& tokenizer,
+                 TokenList& tokens) {
+  const auto begin = part == DocumentPart::kEnd ? std::nullopt : tokenizer.begin_of_text();
+  if (begin) tokens.push_back(*begin);
+  const std::int64_t first = tokens.size();
   tokenizer.encode(text, tokens);
+  if (begin && tokens.size() > first && tokens[first] == *begin) tokens.erase(first);
+  if (part == DocumentPart::kStart) return;
   const bool has_end =
-      tokens.size() > begin && tokens[tokens.size() - 1] == tokenizer.end_of_text();
+      tokens.size() > first && tokens[tokens.size() - 1] == tokenizer.end_of_text();
   if (!has_end) tokens.push_back(tokenizer.end_of_text());
+}
+
+TokenList start_of_document(std::string_view text, Tokenizer& tokenizer) {
+  TokenList tokens(tokenizer.vocab_size());
+  if (!tokenizer.begin_of_text()) tokens.push_back(tokenizer.end_of_text());
+  append_text(text, DocumentPart::kStart, tokenizer, tokens);
+  return tokens;
 }
 
 TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer) {

@@ -1,6 +1,6 @@
 // Text files as token ids: .txt, and .jsonl, which has one JSON object per line. Every document is
-// followed by an end-of-text token. Blank lines of a .jsonl file are skipped, and messages begin
-// with file:line.
+// followed by an end-of-text token, and preceded by the tokenizer's begin_of_text(), if it has one.
+// Blank lines of a .jsonl file are skipped, and messages begin with file:line.
 #pragma once
 
 #include <cstdint>
@@ -92,8 +92,15 @@ TokenizedText read_jsonl_objects(
 // The file:line of the object with this number, from 0 on, in a file that has been read.
 std::string place_of_object(const std::string& path, std::int64_t number);
 
-// The text's tokens and one end of text, which may be written in the text already.
-void append_ended(std::string_view text, Tokenizer& tokenizer, TokenList& tokens);
+enum class DocumentPart { kWhole, kStart, kEnd };
+
+// Appends the tokens of a document, or of a part of one: what begins a document before its start,
+// and the end of text behind its end. A token that is written there already is not doubled.
+void append_text(std::string_view text, DocumentPart part, Tokenizer& tokenizer, TokenList& tokens);
+
+// What a model is shown that is to continue this start of a document. Where nothing begins a
+// document, it follows the end of another one.
+TokenList start_of_document(std::string_view text, Tokenizer& tokenizer);
 
 // `tokenizer` is that of the documents before.
 void append_document(std::string_view document, Tokenizer& tokenizer, TokenizedText& text);

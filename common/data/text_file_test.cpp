@@ -42,6 +42,49 @@ TEST_F(TextFileTest, TxtIsOneDocumentOfAnyBytes) {
   EXPECT_THROW(read_txt(folder_.path("missing.txt"), tokenizer_), CheckError);
 }
 
+// Llama 3's, in short: a tokenizer that puts a token before each document.
+class BeginningTokenizer : public ByteTokenizer {
+ public:
+  static constexpr std::uint32_t kBegin = 257;
+  explicit BeginningTokenizer(std::uint32_t begin = kBegin) : begin_(begin) {}
+  std::optional<std::uint32_t> begin_of_text() const override { return begin_; }
+  void encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) override {
+    for (const char letter : text) {
+      if (letter == '<' || letter == '.') tokens.push_back(letter == '<' ? begin_ : kEndOfText);
+      if (letter != '<' && letter != '.')
+        ByteTokenizer::encode(std::string_view(&letter, 1), tokens, spans);
+    }
+  }
+
+ private:
+  std::uint32_t begin_;
+};
+
+TEST_F(TextFileTest, ADocumentBeginsOnceAndEndsOnce) {
+  const auto read_with = [&](BeginningTokenizer tokenizer, const std::string& text) {
+    TokenizedText documents;
+    append_document(text, tokenizer, documents);
+    return documents.tokens.ids();
+  };
+  const BeginningTokenizer two;
+  EXPECT_THAT(read_with(two, "ab"), ElementsAre(257, 'a', 'b', 256));
+  EXPECT_THAT(read_with(two, ""), ElementsAre(257, 256));
+  EXPECT_THAT(read_with(two, "<a."), ElementsAre(257, 'a', 256));
+  EXPECT_THAT(read_with(two, "<<a.."), ElementsAre(257, 257, 'a', 256, 256));
+  EXPECT_THAT(read_with(two, "a<"), ElementsAre(257, 'a', 257, 256));
+  const BeginningTokenizer one(256);  // that begins and ends
+  EXPECT_THAT(read_with(one, ""), ElementsAre(256, 256));
+  EXPECT_THAT(read_with(one, "."), ElementsAre(256, 256));
+  EXPECT_THAT(read_with(one, ".a."), ElementsAre(256, 'a', 256));
+}
+
+TEST_F(TextFileTest, WhatIsToBeContinuedBeginsAsADocument) {
+  BeginningTokenizer tokenizer;
+  for (const char* text : {"a", "<a"})
+    EXPECT_THAT(start_of_document(text, tokenizer).ids(), ElementsAre(257, 'a'));
+  EXPECT_THAT(start_of_document("a", tokenizer_).ids(), ElementsAre(256, 'a'));
+}
+
 TEST_F(TextFileTest, APointerOrUtf16IsNotTheText) {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";

@@ -37,6 +37,9 @@ class TokenList {
     if (const auto* narrow = std::get_if<Narrow>(&tokens_)) return visitor(std::span(*narrow));
     return visitor(std::span(std::get<Wide>(tokens_)));
   }
+  void erase(std::int64_t place) {  // in time linear in how many are behind it
+    std::visit([=](auto& tokens) { tokens.erase(tokens.begin() + place); }, tokens_);
+  }
   std::int64_t size() const {
     return visit([](auto tokens) { return static_cast<std::int64_t>(tokens.size()); });
   }
@@ -80,7 +83,9 @@ class Tokenizer {
 
   virtual std::int64_t vocab_size() const = 0;
   virtual std::uint32_t end_of_text() const = 0;  // follows every document
-  virtual std::uint32_t padding() const = 0;      // fills up rows, never a target
+  // Precedes every document, if anything does.
+  virtual std::optional<std::uint32_t> begin_of_text() const = 0;
+  virtual std::uint32_t padding() const = 0;  // fills up rows, never a target
   // The special token that is written like this, such as <|im_end|>.
   virtual std::optional<std::uint32_t> special(std::string_view name) const = 0;
   // Names all that decides about ids. Checkpoints store it, and are valid for no other.
@@ -107,6 +112,7 @@ class ByteTokenizer : public Tokenizer {
   std::string_view text_of(std::uint32_t token) const override;
   std::int64_t vocab_size() const override { return kVocabSize; }
   std::uint32_t end_of_text() const override { return kEndOfText; }
+  std::optional<std::uint32_t> begin_of_text() const override { return std::nullopt; }
   std::uint32_t padding() const override { return kPadding; }
   std::optional<std::uint32_t> special(std::string_view) const override { return std::nullopt; }
   std::string name() const override { return "bytes"; }

@@ -10,6 +10,7 @@
 #include "common/core/seed.hpp"
 #include "common/core/trace.hpp"
 #include "common/data/chat_format.hpp"
+#include "common/data/text_file.hpp"
 #include "common/data/tokenizer_source.hpp"
 
 namespace ladder {
@@ -33,10 +34,7 @@ std::int64_t choose(const at::Tensor& logits, Random& random) {
 TokenList start_of(const TrainOptions& options, Tokenizer& tokenizer) {
   const std::string& text = options.output.sample;
   if (options.data.rows == Rows::kChat) return ChatFormat(tokenizer).prompt(text, tokenizer);
-  TokenList tokens(tokenizer.vocab_size());
-  tokens.push_back(tokenizer.end_of_text());  // precedes every document
-  tokenizer.encode(text, tokens);
-  return tokens;
+  return start_of_document(text, tokenizer);
 }
 
 // The tokens after which a text is over.

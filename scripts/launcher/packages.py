@@ -8,8 +8,8 @@ from launcher.logs import Log
 from launcher.processes import output_of
 
 BUILD_PACKAGES = """g++ cmake ninja-build python3-venv ccache libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev
-    libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libonig-dev libzmq3-dev
-    cppzmq-dev""".split()
+    libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libonig-dev libutf8proc-dev
+    libzmq3-dev cppzmq-dev""".split()
 TEST_PACKAGES = (
     "doxygen graphviz python3-yaml clang-format-14 clang-16 libclang-rt-16-dev chromium".split()
 )

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "common/core/check.hpp"
+#include "common/data/text_file.hpp"
 
 namespace ladder {
 namespace {
@@ -26,8 +27,8 @@ struct Row {
 
 Row row_of(std::size_t prompt, const std::string& text, Tokenizer& tokenizer) {
   Row row{prompt, {}, {}};
-  row.tokens.push_back(tokenizer.end_of_text());  // precedes every document
-  for (const std::uint32_t token : tokenizer.encode(text).ids()) row.tokens.push_back(token);
+  for (const std::uint32_t token : start_of_document(text, tokenizer).ids())
+    row.tokens.push_back(token);
   return row;
 }
 

@@ -175,6 +175,19 @@ void read_added_beside(const fs::path& folder, const json& config, AddedTokens& 
   }
 }
 
+// Supported: NFC, and a Sequence of it or of nothing. Throws CheckError naming anything else.
+void read_normalizer(const JsonSettings& settings, BpeDescription& description) {
+  const std::string type = settings.text("type");
+  if (type == "Sequence") {
+    for (const JsonSettings& part : settings.objects("normalizers"))
+      read_normalizer(part, description);
+    return;
+  }
+  check(type == "NFC", settings.place(), ": the normalizer ", type,
+        " is not supported; NFC is, or none");
+  description.is_nfc = true;
+}
+
 // How GPT-2 cuts text: contractions, and runs of letters, of digits or of other characters, each
 // with the space before it; then the rest of a run of white space.
 constexpr const char* kGpt2Pattern =
@@ -191,65 +204,79 @@ PreTokenizerStage read_stage(const JsonSettings& settings) {
     return {.pattern = settings.flag("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)"};
   check(type == "Split", settings.place(), ": the pre-tokenizer ", type,
         " is not supported here; Digits and Split may come before a last ByteLevel");
-  settings.only("behavior", {"Isolated"});
-  settings.only("invert", {nullptr, false});
-  return {.pattern = settings.object("pattern").text("Regex")};
+  settings.only("behavior", {"Isolated", "Removed"});
+  const bool is_inverted = settings.flag("invert", false);  // or else isolated all the same
+  PreTokenizerStage stage = {.pattern = settings.object("pattern").text("Regex")};
+  if (settings.text("behavior") == "Removed")
+    stage.removed = is_inverted ? Removed::kBetweenMatches : Removed::kMatches;
+  return stage;
 }
 
-// Supported: ByteLevel, or a Sequence of Digits and Split (a Regex, Isolated, not inverted) that
-// ends with ByteLevel. Throws CheckError naming anything else.
+// Supported: ByteLevel, or a Sequence of Digits and Split (a Regex, Isolated or Removed) that ends
+// with ByteLevel. Throws CheckError naming anything else.
 std::vector<PreTokenizerStage> read_pre_tokenizer(const json& file, const std::string& name) {
   const JsonSettings whole = JsonSettings(file, name, "").object("pre_tokenizer");
   const std::string type = whole.text("type");
   if (type == "ByteLevel") return {read_byte_level(whole)};
   check(type == "Sequence", whole.place(), ": the pre-tokenizer ", type,
         " is not supported; use ByteLevel, or a Sequence that ends with it");
-  const json& list = whole.member("pretokenizers");
-  check(list.is_array() && !list.empty(), whole.place(), ": \"pretokenizers\" is not a list");
+  const std::vector<JsonSettings> parts = whole.objects("pretokenizers");
+  check(!parts.empty(), whole.place(), ": \"pretokenizers\" is empty");
   std::vector<PreTokenizerStage> stages;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const JsonSettings settings(list[i], name, concat("pre_tokenizer[", i, "]"));
-    if (i + 1 < list.size()) {
-      stages.push_back(read_stage(settings));
-    } else {
-      settings.only("type", {"ByteLevel"});
-      stages.push_back(read_byte_level(settings));
-    }
-  }
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) stages.push_back(read_stage(parts[i]));
+  parts.back().only("type", {"ByteLevel"});
+  stages.push_back(read_byte_level(parts.back()));
   return stages;
 }
 
-// Whether a TemplateProcessing makes of a text just that text. transformers 5 writes such a one for
-// tokenizers that add no token.
-bool adds_nothing(const JsonSettings& settings) {
-  const json& single = settings.member("single");
-  return single.is_array() && single.size() == 1 && single[0].is_object() &&
-         single[0].contains("Sequence");
+// Reads which token a TemplateProcessing puts before a text, and which one behind it.
+void read_template(const JsonSettings& settings, BpeDescription& description) {
+  std::string* place = &description.begin_of_text;
+  for (const JsonSettings& piece : settings.objects("single")) {
+    if (piece.has("Sequence")) {
+      check(place == &description.begin_of_text, settings.place(),
+            ": \"single\" has the text twice");
+      piece.object("Sequence").only("id", {"A"});
+      place = &description.end_of_text;
+      continue;
+    }
+    const std::string token = piece.object("SpecialToken").text("id");
+    check(place->empty(), settings.place(), ": adds both \"", *place, "\" and \"", token,
+          "\" on one side of a text; only one token is supported");
+    *place = token;
+    const std::optional<std::uint32_t> id = AddedTokens(description).id_of(token);
+    check(id.has_value(), settings.place(), ": adds \"", token,
+          "\", which is not a token of the tokenizer");
+    settings.object("special_tokens").object(token.c_str()).only("ids", {json::array({*id})});
+  }
+  check(place == &description.end_of_text, settings.place(), ": \"single\" lacks the text");
 }
 
-// A post-processor may not add tokens: the ids that training reads would not be those that the
-// tokenizer gives. Supported: none; ByteLevel, which only shifts offsets; and a TemplateProcessing
-// whose "single" is just the text.
-void check_post_processor(const json& file, const std::string& name) {
-  const auto found = file.find("post_processor");
-  if (found == file.end() || found->is_null()) return;
-  const JsonSettings settings(*found, name, "post_processor");
+// Supported: none; ByteLevel, which only shifts offsets; a TemplateProcessing that adds at most one
+// token on each side of a text; and a Sequence of these. Throws CheckError naming anything else.
+void read_post_processor(const JsonSettings& settings, BpeDescription& description) {
   const std::string type = settings.text("type");
-  if (type == "TemplateProcessing" && adds_nothing(settings)) return;
+  if (type == "TemplateProcessing") return read_template(settings, description);
+  if (type == "Sequence") {
+    for (const JsonSettings& part : settings.objects("processors"))
+      read_post_processor(part, description);
+    return;
+  }
   check(type == "ByteLevel", settings.place(), ": the post-processor ", type,
-        " is not supported: it may add tokens that training data do not have; only ByteLevel is, "
-        "and a TemplateProcessing that adds none");
+        " is not supported; ByteLevel and TemplateProcessing are, and a Sequence of these");
 }
 
 BpeDescription read_tokenizer_json(const fs::path& path) {
   BpeDescription description{.file = path.string()};
   const json file = read_object(path);
   const JsonSettings settings(file, description.file, "");
-  for (const char* name : {"normalizer", "truncation", "padding"}) settings.only(name, {nullptr});
+  for (const char* name : {"truncation", "padding"}) settings.only(name, {nullptr});
   read_model(file, description);
   read_added(file, description);
+  if (settings.has("normalizer")) read_normalizer(settings.object("normalizer"), description);
   description.stages = read_pre_tokenizer(file, description.file);
-  check_post_processor(file, description.file);
+  if (settings.has("post_processor"))
+    read_post_processor(settings.object("post_processor"), description);
   check(settings.object("decoder").text("type") == "ByteLevel", description.file,
         ": the decoder is not of type ByteLevel");
   return description;
@@ -353,20 +380,25 @@ void read_named(const json& config, const std::string& path, AddedTokens& added)
 
 void read_end_and_padding(const json& config, const fs::path& path, AddedTokens& added,
                           BpeDescription& description) {
-  const auto end = added.id_of(kEndOfTextToken) ? std::optional<std::string>(kEndOfTextToken)
-                                                : token_in(config, "eos_token", path);
-  check(end.has_value(), description.file, ": has no token <|endoftext|>, and no eos_token in ",
+  std::string& end = description.end_of_text;
+  description.adds_end_of_text = !end.empty();
+  if (end.empty())
+    end = added.id_of(kEndOfTextToken) ? kEndOfTextToken
+                                       : token_in(config, "eos_token", path).value_or("");
+  check(!end.empty(), description.file, ": has no token <|endoftext|>, and no eos_token in ",
         path.string(), "; Ladder puts one after every document");
-  // Whoever reads an export is told the end of a text by its name, and then finds it in text.
-  if (added.find(*end) == nullptr)
-    added.add({.id = *added.id_of(*end), .content = *end, .is_special = true}, description.file);
-  description.end_of_text = *end;
-  description.padding = token_in(config, "pad_token", path).value_or(*end);
+  // Whoever reads an export is told these tokens by their names, and then finds them in text.
+  for (const std::string& named : {end, description.begin_of_text})
+    if (!named.empty() && added.find(named) == nullptr)
+      added.add({.id = *added.id_of(named), .content = named, .is_special = true},
+                description.file);
+  description.padding = token_in(config, "pad_token", path).value_or(end);
   const auto id_of = [&](const char* name) {
     const std::optional<std::string> token = token_in(config, name, path);
     return token ? added.id_of(*token) : std::nullopt;
   };
-  description.bos = id_of("bos_token");
+  description.bos = description.begin_of_text.empty() ? id_of("bos_token")
+                                                      : added.id_of(description.begin_of_text);
   description.eos = id_of("eos_token");
 }
 

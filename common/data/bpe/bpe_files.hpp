@@ -22,10 +22,13 @@
 
 namespace ladder {
 
+enum class Removed { kNothing, kMatches, kBetweenMatches };
+
 // One stage of a pre-tokenizer: cuts each piece of text that it gets into smaller ones.
 struct PreTokenizerStage {
-  bool adds_prefix_space = false;  // to a piece that does not begin with one, before it is cut
-  std::string pattern = {};        // see SplitPattern; empty: the piece stays whole
+  bool adds_prefix_space = false;       // to a piece that does not begin with one, before it is cut
+  std::string pattern = {};             // see SplitPattern; empty: the piece stays whole
+  Removed removed = Removed::kNothing;  // of what the pattern cuts: no token stands for it
 };
 
 struct BpeDescription {
@@ -34,8 +37,11 @@ struct BpeDescription {
   std::vector<std::pair<std::string, std::string>> merges;    // the first one is done first
   bool ignores_merges = false;  // for a whole piece that is in the vocabulary
   std::vector<AddedToken> added;
+  bool is_nfc = false;  // the text is brought to this normal form before it is cut
   std::vector<PreTokenizerStage> stages;
-  std::string end_of_text;  // as written; found in text, too
+  std::string begin_of_text;      // that the post-processor puts before a text; empty: none
+  bool adds_end_of_text = false;  // as the post-processor does, behind a text
+  std::string end_of_text;        // as written; like begin_of_text, it is found in text, too
   std::string padding;
   std::optional<std::uint32_t> bos, eos;  // ids of bos_token and eos_token, where these are named
 
@@ -53,7 +59,8 @@ bool has_tokenizer(const std::filesystem::path& folder);
 // a file is missing, damaged, larger than 64 MiB, or asks for what is not supported; if two tokens
 // have the same id, an id is missing, a merge is not of tokens, or two files contradict each other
 // about a token; if a token is named that there is none of; and if there is no end-of-text
-// token, which is <|endoftext|>, or else the eos_token of tokenizer_config.json.
+// token, which is the one that the post-processor adds, or else <|endoftext|>, or else the eos_token
+// of tokenizer_config.json.
 BpeDescription read_bpe_files(const std::filesystem::path& path);
 
 }  // namespace ladder

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/core/check.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
@@ -52,7 +54,9 @@ TEST_F(BpeFilesTest, RefusesByNameWhatIsNotSupported) {
   const auto set = [](const char* pointer, const json& value) {
     return [=](json& file) { file[json::json_pointer(pointer)] = value; };
   };
-  expect_refused(set("/normalizer", {{"type", "NFC"}}), "\"normalizer\"", "NFC");
+  expect_refused(set("/normalizer", {{"type", "NFKC"}}), "normalizer NFKC is not supported");
+  const json lowercase = {{"type", "Sequence"}, {"normalizers", {{{"type", "Lowercase"}}}}};
+  expect_refused(set("/normalizer", lowercase), "normalizer.normalizers[0]", "Lowercase");
   expect_refused(set("/truncation", {{"max_length", 5}}), "\"truncation\"", "max_length");
   expect_refused(set("/model/type", "Unigram"), "model: \"type\" is \"Unigram\"");
   expect_refused(set("/model/byte_fallback", true), "\"byte_fallback\" is true");
@@ -62,19 +66,11 @@ TEST_F(BpeFilesTest, RefusesByNameWhatIsNotSupported) {
   expect_refused(set("/model/continuing_subword_prefix", "##"), "\"continuing_subword_prefix\"");
   expect_refused(set("/pre_tokenizer", nullptr), "pre_tokenizer is null");
   expect_refused(set("/pre_tokenizer/type", "Metaspace"), "Metaspace is not supported");
-  expect_refused(set("/pre_tokenizer/pretokenizers/0/type", "Whitespace"), "pre_tokenizer[0]",
+  expect_refused(set("/pre_tokenizer/pretokenizers/0/type", "Whitespace"), "pretokenizers[0]",
                  "Whitespace is not supported");
-  expect_refused(set("/pre_tokenizer/pretokenizers/1/type", "Digits"), "pre_tokenizer[1]",
+  expect_refused(set("/pre_tokenizer/pretokenizers/1/type", "Digits"), "pretokenizers[1]",
                  "only \"ByteLevel\"");
   expect_refused(set("/decoder/type", "WordPiece"), "decoder");
-  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
-  const json start = {{"SpecialToken", {{"id", "<|endoftext|>"}, {"type_id", 0}}}};
-  const auto processing = [&](const json& single) {
-    return set("/post_processor", {{"type", "TemplateProcessing"}, {"single", single}});
-  };
-  EXPECT_NO_THROW(BpeTokenizer{write(processing(json::array({text})))});
-  expect_refused(processing(json::array({start, text})), "TemplateProcessing", "may add tokens");
-  expect_refused(processing(json::array({start})), "TemplateProcessing", "may add tokens");
   expect_refused(set("/added_tokens/1/lstrip", true), "added token: \"lstrip\" is true");
   expect_refused(set("/added_tokens/1/single_word", true), "\"single_word\" is true");
   const auto split = [&](const json& stage) {
@@ -83,14 +79,70 @@ TEST_F(BpeFilesTest, RefusesByNameWhatIsNotSupported) {
   const json regex = {{"type", "Split"}, {"pattern", {{"Regex", "a+"}}}, {"behavior", "Isolated"}};
   EXPECT_NO_THROW(BpeTokenizer{write(split(regex))});
   for (const auto& [name, value] : std::vector<std::pair<std::string, json>>{
-           {"pattern", {{"String", "a"}}}, {"behavior", "Removed"}, {"invert", true}}) {
+           {"pattern", {{"String", "a"}}}, {"behavior", "MergedWithNext"}, {"invert", 1}}) {
     json other = regex;
     other[name] = value;
-    expect_refused(split(other), "pre_tokenizer[0]");
+    expect_refused(split(other), "pretokenizers[0]");
   }
   json broken = regex;
   broken["pattern"]["Regex"] = "(a";
   expect_refused(split(broken), "(a is not a regular expression");
+}
+
+// A post-processor as Python's `tokenizers` writes it; "" stands for the text.
+json template_of(const std::vector<std::string>& single) {
+  const std::map<std::string, int> ids = {{"<|endoftext|>", 0}, {"<|im_start|>", 1}, {"the", 302}};
+  json file = {{"type", "TemplateProcessing"}, {"special_tokens", json::object()}};
+  for (const std::string& token : single) {
+    file["single"].push_back({{token.empty() ? "Sequence" : "SpecialToken",
+                               {{"id", token.empty() ? "A" : token}, {"type_id", 0}}}});
+    if (ids.contains(token)) file["special_tokens"][token] = {{"ids", {ids.at(token)}}};
+  }
+  return file;
+}
+
+TEST_F(BpeFilesTest, APostProcessorSaysWhatBeginsAndEndsAText) {
+  const auto with = [](const json& post_processor) {
+    return [=](json& file) { file["post_processor"] = post_processor; };
+  };
+  const auto open = [&](const json& post_processor) {
+    return BpeTokenizer(write(with(post_processor)));
+  };
+  const auto sequence = [](const std::vector<json>& parts) -> json {
+    return {{"type", "Sequence"}, {"processors", parts}};
+  };
+  const json offsets = {{"type", "ByteLevel"}}, text = template_of({""}),
+             start = template_of({"<|im_start|>", ""}), end = template_of({"", "<|im_start|>"});
+  const std::string plain = open(nullptr).name();
+  for (const json& none : {offsets, text, sequence({}), sequence({offsets, text})}) {
+    EXPECT_EQ(open(none).begin_of_text(), std::nullopt) << none;
+    EXPECT_EQ(open(none).name(), plain) << none;
+  }
+  for (const json& one : {start, sequence({start}), sequence({offsets, sequence({text, start})})}) {
+    EXPECT_EQ(open(one).begin_of_text(), 1u) << one;
+    EXPECT_EQ(open(one).end_of_text(), 0u) << one;
+    EXPECT_EQ(open(one).encode("the").ids(), Ids{302}) << one;
+    EXPECT_EQ(open(one).name(), open(start).name()) << one;
+  }
+  EXPECT_NE(open(start).name(), plain);
+  EXPECT_EQ(open(sequence({start, end})).end_of_text(), 1u);
+  EXPECT_EQ(open(end).begin_of_text(), std::nullopt);
+  const BpeTokenizer word = open(template_of({"the", ""}));  // which text has from then on
+  EXPECT_EQ(word.begin_of_text(), 302u);
+  EXPECT_EQ(word.text_of(302), "");
+  EXPECT_EQ(word.special("the"), 302u);
+
+  expect_refused(with({{"type", "BertProcessing"}}), "BertProcessing is not supported");
+  expect_refused(with(sequence({start, start})), "adds both \"<|im_start|>\" and");
+  expect_refused(with(template_of({"<|im_start|>"})), "lacks the text");
+  expect_refused(with(template_of({"", ""})), "the text twice");
+  expect_refused(with(template_of({"<s>", ""})), "adds \"<s>\", which is not a token");
+  json other = start;
+  other["special_tokens"]["<|im_start|>"]["ids"] = {1, 1};
+  expect_refused(with(other), "\"ids\" is [1,1]");
+  other = text;
+  other["single"][0]["Sequence"]["id"] = "B";
+  expect_refused(with(other), "\"id\" is \"B\"");
 }
 
 TEST_F(BpeFilesTest, RefusesWhatIsDamaged) {
@@ -174,6 +226,24 @@ TEST_F(BpeFilesTest, TheNameChangesWithAllThatDecidesAboutIds) {
   EXPECT_NE(name, name_after([](json& file) {
               file["pre_tokenizer"]["pretokenizers"][0]["individual_digits"] = false;
             }));
+  const auto normalized = [](const std::vector<json>& normalizers) {
+    return [=](json& file) {
+      file["normalizer"] = {{"type", "Sequence"}, {"normalizers", normalizers}};
+    };
+  };
+  EXPECT_EQ(name, name_after(normalized({})));
+  EXPECT_NE(name, name_after(normalized({{{"type", "NFC"}}})));
+  std::set<std::string> names;
+  for (const char* behavior : {"Isolated", "Removed"}) {
+    for (const bool is_inverted : {false, true})
+      names.insert(name_after([&](json& file) {
+        file["pre_tokenizer"]["pretokenizers"][0] = {{"type", "Split"},
+                                                     {"pattern", {{"Regex", "a"}}},
+                                                     {"behavior", behavior},
+                                                     {"invert", is_inverted}};
+      }));
+  }
+  EXPECT_EQ(names.size(), 3u);  // of what is isolated, nothing is removed either way
 }
 
 TEST_F(BpeFilesTest, TakesEndOfTextAndPaddingFromTheConfig) {

@@ -6,12 +6,24 @@
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/data/bpe/byte_alphabet.hpp"
+#include "common/data/bpe/normal_form.hpp"
 
 namespace ladder {
 namespace {
 
-std::vector<AddedToken> of_search(std::vector<AddedToken> tokens, bool is_normalized) {
-  std::erase_if(tokens, [=](const AddedToken& t) { return t.is_normalized != is_normalized; });
+// The tokens that are looked for first, as they are written; or those that are looked for next, in
+// the normal form of the text.
+std::vector<AddedToken> tokens_of_search(const BpeDescription& description, bool is_next) {
+  std::vector<AddedToken> tokens = description.added;
+  std::erase_if(tokens, [=](const AddedToken& t) { return t.is_normalized != is_next; });
+  if (!is_next || !description.is_nfc) return tokens;
+  std::unordered_map<std::string, std::uint32_t> ids;
+  for (AddedToken& token : tokens) {
+    token.content = normal_form_c(token.content).text;
+    const auto [other, is_new] = ids.emplace(token.content, token.id);
+    check(is_new, description.file, ": the added tokens ", other->second, " and ", token.id,
+          " are both \"", token.content, "\" in normal form C");
+  }
   return tokens;
 }
 
@@ -45,10 +57,21 @@ std::string hash_of(const BpeDescription& description) {
   for (const auto& [left, right] : description.merges) add(left + " " + right);
   for (const AddedToken& token : description.added)
     add(concat(token.id, " ", token.is_special, token.is_normalized, " ", token.content));
-  for (const PreTokenizerStage& stage : description.stages)
+  for (const PreTokenizerStage& stage : description.stages) {
     add(concat(stage.adds_prefix_space, " ", stage.pattern));
+    if (stage.removed == Removed::kMatches) add("without matches");
+    if (stage.removed == Removed::kBetweenMatches) add("only matches");
+  }
   add(concat(description.ignores_merges, " ", description.end_of_text));
+  if (description.is_nfc) add("NFC");
+  if (!description.begin_of_text.empty()) add("begins with " + description.begin_of_text);
   return hash.digest();
+}
+
+void append(std::uint32_t token, std::int64_t begin, std::string_view found, TokenList& tokens,
+            std::vector<TextSpan>* spans) {
+  tokens.push_back(token);
+  if (spans != nullptr) spans->push_back({begin, begin + std::ssize(found)});
 }
 
 }  // namespace
@@ -58,14 +81,19 @@ BpeTokenizer::BpeTokenizer(const std::filesystem::path& path)
 
 BpeTokenizer::BpeTokenizer(const BpeDescription& description)
     : model_(description),
+      is_nfc_(description.is_nfc),
       added_(description.added),
-      added_first_(of_search(added_, /*is_normalized=*/false)),
-      added_next_(of_search(added_, /*is_normalized=*/true)),
+      added_first_(tokens_of_search(description, /*is_next=*/false)),
+      added_next_(tokens_of_search(description, /*is_next=*/true)),
       texts_(texts_of(description)),
       end_of_text_(id_of(description.end_of_text, description)),
       padding_(id_of(description.padding, description)),
       name_("bpe " + hash_of(description)) {
   texts_[end_of_text_].clear();  // an eos_token need not be a special one
+  if (!description.begin_of_text.empty()) {
+    begin_of_text_ = id_of(description.begin_of_text, description);
+    texts_[*begin_of_text_].clear();
+  }
   for (const PreTokenizerStage& stage : description.stages) {
     std::optional<SplitPattern> pattern;
     try {
@@ -73,7 +101,7 @@ BpeTokenizer::BpeTokenizer(const BpeDescription& description)
     } catch (const CheckError& error) {
       throw CheckError(concat(description.file, ": ", error.what()));
     }
-    stages_.push_back({stage.adds_prefix_space, std::move(pattern)});
+    stages_.push_back({stage.adds_prefix_space, std::move(pattern), stage.removed});
   }
 }
 
@@ -90,15 +118,33 @@ void BpeTokenizer::encode(std::string_view text, TokenList& tokens, std::vector<
   std::string buffer;
   const std::string_view whole = well_formed_utf8(text, buffer);
   const auto begin_of = [&](std::string_view part) { return part.data() - whole.data(); };
-  const auto push = [&](std::uint32_t token, std::string_view found) {
-    tokens.push_back(token);
-    if (spans != nullptr) spans->push_back({begin_of(found), begin_of(found) + std::ssize(found)});
-  };
-  const auto encode_rest = [&](std::string_view piece) {
-    encode_piece({piece, begin_of(piece)}, 0, tokens, spans);
-  };
   added_first_.split(
-      whole, [&](std::string_view piece) { added_next_.split(piece, encode_rest, push); }, push);
+      whole, [&](std::string_view part) { encode_between(part, begin_of(part), tokens, spans); },
+      [&](std::uint32_t token, std::string_view found) {
+        append(token, begin_of(found), found, tokens, spans);
+      });
+}
+
+void BpeTokenizer::encode_between(std::string_view source, std::int64_t begin, TokenList& tokens,
+                                  std::vector<TextSpan>* spans) {
+  std::optional<NormalForm> form;
+  if (is_nfc_) form = normal_form_c(source);
+  const std::string_view text = form ? form->text : source;
+  const std::size_t known = spans == nullptr ? 0 : spans->size();
+  const auto begin_of = [&](std::string_view part) { return part.data() - text.data(); };
+  added_next_.split(
+      text,
+      [&](std::string_view part) {
+        encode_piece({part, begin_of(part)}, 0, tokens, spans);
+      },
+      [&](std::uint32_t token, std::string_view found) {
+        append(token, begin_of(found), found, tokens, spans);
+      });
+  if (spans == nullptr) return;
+  for (TextSpan& span : std::span(*spans).subspan(known)) {
+    if (form) span = form->source_of(span);
+    span = {begin + span.begin, begin + span.end};
+  }
 }
 
 void BpeTokenizer::encode_piece(Piece piece, std::size_t stage, TokenList& tokens,
@@ -119,7 +165,8 @@ void BpeTokenizer::encode_piece(Piece piece, std::size_t stage, TokenList& token
     with_space.assign(1, ' ').append(piece.text);
     piece = {with_space, piece.begin, true};
   }
-  const auto next = [&](std::string_view part) {
+  const auto next = [&](std::string_view part, bool is_match) {
+    if (here.removed == (is_match ? Removed::kMatches : Removed::kBetweenMatches)) return;
     const std::int64_t begin = part.data() - piece.text.data();
     const bool is_first = begin == 0;
     const std::int64_t added = piece.has_added_space && !is_first ? 1 : 0;
@@ -129,7 +176,7 @@ void BpeTokenizer::encode_piece(Piece piece, std::size_t stage, TokenList& token
   if (here.pattern) {
     here.pattern->split(piece.text, next);
   } else {
-    next(piece.text);
+    next(piece.text, /*is_match=*/true);
   }
 }
 

@@ -2,8 +2,8 @@
 //
 // Added tokens are found in the text first. What is between them is cut into pieces by the stages of
 // the pre-tokenizer, and each piece is encoded by itself. The ids are those of Python's `tokenizers`
-// (scripts/check_tokenizer), which adds no token either unless a file asks for it; a file that does
-// is refused. Text that is not UTF-8 is read as byte_alphabet.hpp says.
+// (scripts/check_tokenizer) without what a post-processor adds, which is begin_of_text() and
+// end_of_text(). Text that is not UTF-8 is read as byte_alphabet.hpp says.
 #pragma once
 
 #include <filesystem>
@@ -28,6 +28,7 @@ class BpeTokenizer : public Tokenizer {
   std::string_view text_of(std::uint32_t token) const override { return texts_.at(token); }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
   std::uint32_t end_of_text() const override { return end_of_text_; }
+  std::optional<std::uint32_t> begin_of_text() const override { return begin_of_text_; }
   std::uint32_t padding() const override { return padding_; }
   std::optional<std::uint32_t> special(std::string_view name) const override;
   std::string name() const override { return name_; }  // "bpe " and a hash
@@ -36,22 +37,28 @@ class BpeTokenizer : public Tokenizer {
   struct Stage {
     bool adds_prefix_space;
     std::optional<SplitPattern> pattern;
+    Removed removed;
   };
   struct Piece {
     std::string_view text;
-    std::int64_t begin = 0;  // in the whole text, of what is not added
+    std::int64_t begin = 0;  // in the text that is encoded between added tokens
     bool has_added_space = false;
   };
+  // Encodes what is between tokens that are found as they are written. It begins there in the text.
+  void encode_between(std::string_view source, std::int64_t begin, TokenList& tokens,
+                      std::vector<TextSpan>* spans);
   // Cuts the piece by this stage and those after it, and encodes what comes out.
   void encode_piece(Piece piece, std::size_t stage, TokenList& tokens,
                     std::vector<TextSpan>* spans);
 
   BpeModel model_;
+  bool is_nfc_;
   std::vector<AddedToken> added_;
   AddedTokenSearch added_first_, added_next_;
   std::vector<Stage> stages_;
   std::vector<std::string> texts_;  // by id
   std::uint32_t end_of_text_, padding_;
+  std::optional<std::uint32_t> begin_of_text_;
   std::string name_;
 };
 

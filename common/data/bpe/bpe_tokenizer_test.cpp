@@ -15,6 +15,7 @@
 namespace ladder {
 namespace {
 
+using nlohmann::json;
 using ::testing::ElementsAre;
 using Ids = std::vector<std::uint32_t>;
 
@@ -111,6 +112,59 @@ TEST(BpeTokenizer, SaysWhereInTheTextATokenComesFrom) {
   }
   EXPECT_GT(num_prefixed, 0);
   EXPECT_GT(num_lacking, 0);
+}
+
+json added_token(std::uint32_t id, const char* content, bool is_normalized) {
+  return {{"id", id}, {"content", content}, {"special", false}, {"normalized", is_normalized}};
+}
+
+TEST(BpeTokenizer, ReadsTextInNormalFormC) {
+  const TempFolder folder;
+  const auto change = [](json& file) {
+    file["normalizer"] = {{"type", "NFC"}};
+    file["added_tokens"].push_back(added_token(340, "ca\u0301t", /*is_normalized=*/true));
+    file["added_tokens"].push_back(added_token(341, "a\u030a", /*is_normalized=*/false));
+  };
+  BpeTokenizer tokenizer = tokenizer_after(folder, change);
+  const auto expect = [&](const std::string& text, const Ids& ids,
+                          const std::vector<TextSpan>& spans) {
+    TokenList tokens(tokenizer.vocab_size());
+    std::vector<TextSpan> found;
+    tokenizer.encode(text, tokens, &found);
+    EXPECT_EQ(tokens.ids(), ids) << text;
+    EXPECT_EQ(found, spans) << text;
+  };
+  expect("cafe\u0301", {327, 130, 105}, {{0, 3}, {3, 6}, {3, 6}});
+  expect("cafe", {327, 71}, {{0, 3}, {3, 4}});
+  expect("c\u00e1t ca\u0301t", {340, 223, 340}, {{0, 4}, {4, 5}, {5, 10}});
+  expect("\u212b a\u030a\u0323", {130, 230, 223, 341, 139, 99},
+         {{0, 3}, {0, 3}, {3, 4}, {4, 7}, {7, 8}, {8, 9}});
+  expect("<|im_start|>\u0301<|im_end|>\u0301", {1, 139, 226, 2, 139, 226},
+         {{0, 12}, {12, 13}, {13, 14}, {14, 24}, {24, 25}, {25, 26}});
+  const auto twice = [&](json& file) {
+    change(file);
+    file["added_tokens"].push_back(added_token(342, "c\u00e1t", /*is_normalized=*/true));
+  };
+  expect_throws<CheckError>([&] { tokenizer_after(folder, twice); }, {"340 and 342 are both"});
+}
+
+TEST(BpeTokenizer, LeavesOutWhatAStageRemoves) {
+  const TempFolder folder;
+  const auto ids = [&](const char* behavior, bool is_inverted) {
+    return tokenizer_after(folder,
+                           [&](json& file) {
+                             file["pre_tokenizer"]["pretokenizers"][0] = {
+                                 {"type", "Split"},
+                                 {"pattern", {{"Regex", "[aeiou]+"}}},
+                                 {"behavior", behavior},
+                                 {"invert", is_inverted}};
+                           })
+        .encode("the cat sat ee")
+        .ids();
+  };
+  EXPECT_EQ(ids("Removed", false), (Ids{259, 266, 86, 267, 86, 223}));
+  EXPECT_EQ(ids("Removed", true), (Ids{71, 67, 67, 329}));
+  EXPECT_EQ(ids("Isolated", true), (Ids{259, 71, 266, 67, 86, 267, 67, 86, 223, 329}));
 }
 
 TEST(BpeTokenizer, TheSecondTimeComesFromTheCache) {
@@ -253,7 +307,8 @@ TEST(ByteAlphabet, HasALetterForEveryByte) {
 
 std::vector<std::string> pieces_of(const std::string& pattern, const std::string& text) {
   std::vector<std::string> pieces;
-  SplitPattern(pattern).split(text, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  SplitPattern(pattern).split(text,
+                              [&](std::string_view piece, bool) { pieces.emplace_back(piece); });
   return pieces;
 }
 

@@ -1,5 +1,7 @@
 #include "common/data/bpe/named_tokenizer.hpp"
 
+#include <algorithm>
+
 #include "common/data/bpe/bpe_tokenizer.hpp"
 
 namespace ladder {
@@ -38,7 +40,12 @@ fs::path named_path(const DataOptions& options) {
 }
 
 bool has_tokens_of_bytes(const BpeDescription& description) {
-  if (description.vocab_size != ByteTokenizer::kVocabSize) return false;
+  const bool may_change_text =
+      description.is_nfc || !description.begin_of_text.empty() ||
+      std::ranges::any_of(description.stages, [](const PreTokenizerStage& stage) {
+        return stage.adds_prefix_space || stage.removed != Removed::kNothing;
+      });
+  if (description.vocab_size != ByteTokenizer::kVocabSize || may_change_text) return false;
   const BpeTokenizer tokenizer(description);
   const ByteTokenizer bytes;
   for (std::uint32_t token = 0; token < ByteTokenizer::kVocabSize; ++token)

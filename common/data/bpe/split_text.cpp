@@ -130,7 +130,7 @@ SplitPattern::~SplitPattern() = default;
 SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
 
 void SplitPattern::split(std::string_view text,
-                         const std::function<void(std::string_view piece)>& visit) {
+                         const std::function<void(std::string_view piece, bool is_match)>& visit) {
   std::size_t done = 0, from = 0;
   std::optional<std::size_t> last_end;  // of a match
   while (from <= text.size()) {
@@ -143,11 +143,11 @@ void SplitPattern::split(std::string_view text,
     }
     from = match->end;
     last_end = match->end;
-    if (done < match->begin) visit(text.substr(done, match->begin - done));
-    if (!is_empty) visit(text.substr(match->begin, match->end - match->begin));
+    if (done < match->begin) visit(text.substr(done, match->begin - done), false);
+    if (!is_empty) visit(text.substr(match->begin, match->end - match->begin), true);
     done = match->end;
   }
-  if (done < text.size()) visit(text.substr(done));
+  if (done < text.size()) visit(text.substr(done), false);
 }
 
 }  // namespace ladder

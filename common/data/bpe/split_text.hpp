@@ -52,10 +52,11 @@ class SplitPattern {
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;
 
-  // Calls visit(piece) with each match and with what is between matches, in order; no piece is
-  // empty. The text is UTF-8. Throws CheckError if a match takes more attempts than a sensible
+  // Calls visit(piece, is_match) with each match and with what is between matches, in order; no
+  // piece is empty. The text is UTF-8. Throws CheckError if a match takes more attempts than a sensible
   // pattern needs.
-  void split(std::string_view text, const std::function<void(std::string_view piece)>& visit);
+  void split(std::string_view text,
+             const std::function<void(std::string_view piece, bool is_match)>& visit);
 
  private:
   struct Engine;
