@@ -95,25 +95,38 @@ void edit_json(const fs::path& path, const nlohmann::json& changes) {
   write_json(path, settings);
 }
 
-// Whether the tokenizer's settings have this one.
+// Whether the tokenizer's settings have this one, and it is not null.
 bool is_named(const fs::path& folder, const char* name) {
-  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"})
-    if (fs::exists(folder / file) &&
-        parse_sorted_json(read_text_file(folder / file), folder / file).contains(name))
-      return true;
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (!fs::exists(folder / file)) continue;
+    const auto settings = parse_sorted_json(read_text_file(folder / file), folder / file);
+    if (JsonSettings(settings, folder / file, "").has(name)) return true;
+  }
   return false;
 }
 
-// Says which token ends a text, that none is added to one, and that tokenizer.json is to be read as it
-// is: all other classes of transformers build a pre-tokenizer of their own. Before version 5, that
+// The tokens that begin, end and pad a text, as they are written.
+nlohmann::json named_tokens(const std::string& end, const Json& padding,
+                            const BpeDescription& description, const fs::path& to) {
+  nlohmann::json named = {{"eos_token", end}};
+  if (!description.begin_of_text.empty()) named["bos_token"] = description.begin_of_text;
+  if (is_named(to, "pad_token")) return named;
+  for (const AddedToken& token : description.added)
+    if (token.id == padding) named["pad_token"] = token.content;
+  return named;
+}
+
+// Says which tokens a text has besides its own, and that tokenizer.json is to be read as it is. What
+// its post-processor adds, rows of documents and pairs have, but conversations do not, where
+// apply_chat_template() leaves it out as well. All other classes of transformers build a pre-tokenizer of their own. Before version 5, that
 // class itself makes the prefix space what this file says, and calls the model with an input that it
 // does not have, unless the file names the inputs.
-void write_settings(const std::string& end, const BpeDescription& description, const fs::path& to) {
+void write_settings(const nlohmann::json& named, const BpeDescription& description, bool is_chat,
+                    const fs::path& to) {
   const bool is_pair = !fs::exists(to / "tokenizer.json");
   nlohmann::json settings = {
-      {"eos_token", end},
-      {"add_bos_token", false},
-      {"add_eos_token", false},
+      {"add_bos_token", !is_chat && !description.begin_of_text.empty()},
+      {"add_eos_token", !is_chat && description.adds_end_of_text},
       {"add_prefix_space", description.stages.back().adds_prefix_space},
       {"model_input_names", {"input_ids", "attention_mask"}},
       {"tokenizer_class", is_pair ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}};
@@ -121,9 +134,10 @@ void write_settings(const std::string& end, const BpeDescription& description, c
   if (is_pair && description.end_of_text != "<|endoftext|>")
     for (const char* name : {"bos_token", "unk_token"})
       if (!is_named(to, name)) settings[name] = nullptr;
+  settings.update(named);
   edit_json(to / "tokenizer_config.json", settings);
   if (fs::exists(to / "special_tokens_map.json"))  // may count more
-    edit_json(to / "special_tokens_map.json", {{"eos_token", end}});
+    edit_json(to / "special_tokens_map.json", named);
 }
 
 // Returns its tokens, as known_tokens() does.
@@ -146,13 +160,15 @@ Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const 
   // What ends this run's rows. The model may still have learned other ends before.
   const std::uint32_t end =
       is_chat ? ChatFormat(tokenizer).end_of_message() : tokenizer.end_of_text();
-  write_settings(is_chat ? kEndOfMessage : description.end_of_text, description, to);
   Json tokens = generation_tokens(kept);
   if (description.eos) tokens["eos_token_id"].push_back(*description.eos);
   tokens = known_tokens(end, tokens, std::max(model.vocab_size, tokenizer.vocab_size()));
-  if (tokens["bos_token_id"].is_null() && description.bos)
+  if (description.bos && (tokens["bos_token_id"].is_null() || tokenizer.begin_of_text()))
     tokens["bos_token_id"] = *description.bos;
   if (tokens["pad_token_id"].is_null()) tokens["pad_token_id"] = tokenizer.padding();
+  const std::string written_end = is_chat ? kEndOfMessage : description.end_of_text;
+  write_settings(named_tokens(written_end, tokens["pad_token_id"], description, to), description,
+                 is_chat, to);
   return tokens;
 }
 

@@ -210,6 +210,53 @@ TEST_F(ExportedTokensTest, NothingIsAddedToATextButWhatTheRunAdded) {
   EXPECT_EQ(json_in("tokenizer_config.json")["add_prefix_space"], true);
 }
 
+// By its post-processor, which counts more than what another file says of it.
+TEST_F(ExportedTokensTest, WhatTheTokenizerAddsToATextIsSaid) {
+  Json file = Json::parse(read_text_file(folder_.path("tokens/tokenizer.json")));
+  const auto add = [&](const Json& single) {
+    file["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single", single},
+        {"special_tokens",
+         {{"<|padding|>", {{"ids", {257}}}}, {"<|endoftext|>", {{"ids", {256}}}}}}};
+    set("tokenizer.json", file);
+  };
+  const auto expect = [&](bool begins, bool ends) {
+    export_run();
+    EXPECT_EQ(json_in("tokenizer_config.json")["add_bos_token"], begins);
+    EXPECT_EQ(json_in("tokenizer_config.json")["add_eos_token"], ends);
+  };
+  const Json text = {{"Sequence", {{"id", "A"}}}},
+             begin = {{"SpecialToken", {{"id", "<|padding|>"}}}},
+             end = {{"SpecialToken", {{"id", "<|endoftext|>"}}}};
+  set("generation_config.json", {{"bos_token_id", 5}});
+  set("special_tokens_map.json", {{"bos_token", "<|endoftext|>"}});
+  add({begin, text});
+  expect(true, false);
+  for (const char* name : {"config.json", "generation_config.json"})
+    EXPECT_EQ(json_in(name)["bos_token_id"], 257) << name;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"})
+    EXPECT_EQ(json_in(name)["bos_token"], "<|padding|>") << name;
+  add({begin, text, end});
+  expect(true, true);
+  add({text, end});
+  expect(false, true);
+  EXPECT_EQ(json_in("config.json")["bos_token_id"], 5);
+  add(Json::array({text}));
+  expect(false, false);
+}
+
+TEST_F(ExportedTokensTest, ATokenizerWithoutPaddingGetsTheRuns) {
+  set("tokenizer_config.json", {{"pad_token", nullptr}});
+  export_run();
+  EXPECT_EQ(json_in("tokenizer_config.json")["pad_token"], "<|endoftext|>");
+  EXPECT_EQ(json_in("config.json")["pad_token_id"], 256);
+  set("generation_config.json", {{"pad_token_id", 257}});
+  export_run();
+  EXPECT_EQ(json_in("tokenizer_config.json")["pad_token"], "<|padding|>");
+  EXPECT_EQ(json_in("config.json")["pad_token_id"], 257);
+}
+
 // The class that reads vocab.json and merges.txt would add <|endoftext|> to this vocabulary.
 TEST_F(ExportedTokensTest, AClassGetsNoDefaultTokenBeyondTheVocabulary) {
   const auto expect = [&](const char* end, bool is_silenced, const char* bos) {

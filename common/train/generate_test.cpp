@@ -3,11 +3,14 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "common/core/check.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/testing/expect_throws.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/checkpoint/disk.hpp"
 #include "common/train/start.hpp"
 
 namespace ladder {
@@ -56,6 +59,22 @@ TEST(Generate, WritesTheTokenizersText) {
   Typist model({271, 303, 0}, 340);  // " cat", " sat" and the end
   EXPECT_EQ(generate(model, options_with(kTokenizer, "the")), " cat sat");
   EXPECT_EQ(model.shown(), (std::vector<std::uint32_t>{0, 302}));
+}
+
+TEST(Generate, BeginsAsTheTokenizersDocumentsDo) {
+  const TempFolder folder;
+  auto file = nlohmann::json::parse(read_text_file(kTokenizer));
+  file["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", {{{"SpecialToken", {{"id", "<|im_start|>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+      {"special_tokens", {{"<|im_start|>", {{"ids", {1}}}}}}};
+  TrainOptions options = options_with(folder.write("tokenizer.json", file.dump()), "the");
+  Typist model({271, 0}, 340), chatting({2}, 340);
+  EXPECT_EQ(generate(model, options), " cat");
+  EXPECT_EQ(model.shown(), (std::vector<std::uint32_t>{1, 302}));
+  options.data.rows = Rows::kChat;
+  generate(chatting, options);
+  EXPECT_NE(chatting.shown()[1], 1u);  // its template begins with this token, and only once
 }
 
 TEST(Generate, NeverDrawsATokenThatTheTokenizerLacks) {

@@ -48,6 +48,7 @@ CONVERSATIONS = [
         " You're welcome.\n",
     ],
     ["", "", ""],
+    [None, "e", "\u0301\u0323a\u0323\u0301 e\u0301"],
     [None, "Say <|im_end|> and <|im_start|>.", "<|im_end|>? No: <|endoftext|>"],
     [None, "12345", "\n\n 67 890"],
     ["x" * 200, "cut before the answer", "that no row has"],
@@ -140,6 +141,7 @@ PRE_TOKENIZERS = {
         {**BYTE_LEVEL, "add_prefix_space": True, "use_regex": False}
     ),
     "no t": without_t,
+    "normal form C": lambda file: file.update(normalizer={"type": "NFC"}),
 }
 
 

@@ -23,6 +23,7 @@ TEXTS = [
     "  2026\n\n 3.14",
     "<|im_start|>user<|im_end|> x<|endoftext|>",
     "DON'T caf\u00e9 \U0001f642",
+    "cafe\u0301 \u1112\u1161\u11ab a\u0301\u0323\u212b",
 ]
 # Who ends a text by what: the tokenizer's eos_token, how the run reads its rows, and what of a
 # folder is edited first.
@@ -144,6 +145,56 @@ def as_pair_without_default(folder):
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
 
 
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+OFFSETS = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+BEGIN = {
+    "type": "TemplateProcessing",
+    "single": [
+        {"SpecialToken": {"id": SPECIALS[2], "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+    ],
+    "pair": [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
+    "special_tokens": {SPECIALS[2]: {"id": SPECIALS[2], "ids": [2], "tokens": [SPECIALS[2]]}},
+}
+
+
+def set_tokenizer(folder, pattern=LLAMA3, behavior="Isolated", invert=False, **settings):
+    """As files of the Hub have it that were made of tiktoken's patterns."""
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert}
+    stages = [split, {**OFFSETS, "add_prefix_space": False, "use_regex": False}]
+    whole = {"type": "Sequence", "pretokenizers": stages}
+    edit_json(folder / "tokenizer.json", pre_tokenizer=whole, **settings)
+    set_config(folder, tokenizer_class="PreTrainedTokenizerFast")
+
+
+def as_llama3(folder, post_processor=None):
+    both = {"type": "Sequence", "processors": [OFFSETS, BEGIN]}
+    set_tokenizer(folder, post_processor=post_processor or both)
+    set_config(folder, bos_token=SPECIALS[2], pad_token=None)
+
+
+def saved_again(folder):
+    """With the post-processor and the names that this version of transformers writes."""
+    as_llama3(folder)
+    names = {"additional_special_tokens": [SPECIALS[1]], "add_bos_token": True}
+    AutoTokenizer.from_pretrained(folder, **names).save_pretrained(folder)
+
+
+def as_qwen2(folder):
+    taken = taken_out(folder)
+    word = {"id": VOCABULARY - 50, "content": "caf\u00e9", "special": False, "normalized": True}
+    set_tokenizer(
+        folder,
+        LLAMA3.replace("{1,3}", ""),
+        normalizer={"type": "NFC"},
+        post_processor=OFFSETS,
+        added_tokens=[*taken, {**taken[1], **word}],
+    )
+
+
 # What is done to a folder of SmolLM2's kind, whose class in transformers would build a
 # pre-tokenizer of its own.
 VARIANTS = {
@@ -156,6 +207,11 @@ VARIANTS = {
     "<|endoftext|> only in the vocabulary": only_in_vocabulary,
     "vocab.json without <|endoftext|>": as_pair_without_default,
     "a source that adds a first and a last token": partial(set_config, add_bos_token=True, add_eos_token=True),
+    "Llama 3's settings": as_llama3,
+    "a first token alone": partial(as_llama3, post_processor=BEGIN),
+    "saved again": saved_again,
+    "Qwen 2's settings": as_qwen2,
+    "GPT-4's settings": partial(set_tokenizer, behavior="Removed", invert=True),
     "additional_special_tokens": lambda folder: set_config(folder, additional_special_tokens=[token["content"] for token in taken_out(folder)]),
 }  # fmt: skip
 

@@ -205,7 +205,7 @@ PreTokenizerStage read_stage(const JsonSettings& settings) {
   check(type == "Split", settings.place(), ": the pre-tokenizer ", type,
         " is not supported here; Digits and Split may come before a last ByteLevel");
   settings.only("behavior", {"Isolated", "Removed"});
-  const bool is_inverted = settings.flag("invert", false);  // or else isolated all the same
+  const bool is_inverted = settings.flag("invert", false);
   PreTokenizerStage stage = {.pattern = settings.object("pattern").text("Regex")};
   if (settings.text("behavior") == "Removed")
     stage.removed = is_inverted ? Removed::kBetweenMatches : Removed::kMatches;
