@@ -19,10 +19,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
+import spmd_types as spmd  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from python_trainer import Block, Gpt, load  # noqa: E402
+from spmd_types.checker import typecheck  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.autograd.graph import saved_tensors_hooks  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
@@ -65,9 +67,10 @@ IMPORTS = {
         parallelize_module,
         parameters_to_vector,
         partial,
+        typecheck,
         vector_to_parameters,
     )
-} | {"torch": torch, "dist": dist, "F": F}
+} | {"torch": torch, "dist": dist, "spmd": spmd, "F": F}
 LIMIT_SECONDS = 300  # that a rank waits for another; a box takes less than one
 END_OF_TEXT, PADDING, IGNORED = 256, 257, -100
 Gpt.blocks = property(lambda self: self.h)  # by the name that the boxes use
@@ -237,7 +240,8 @@ class Box:
 
 
 def run(start, box, rank, world_size, kept):
-    """The box's steps; or what is wrong, if an assertion says so on every rank."""
+    """The box's steps; or what is wrong, if an assertion or a check of types says so on every
+    rank."""
     this = Box(start, box, rank, world_size)
     names = IMPORTS | this.names()
     kept.append(names)
@@ -250,6 +254,8 @@ def run(start, box, rank, world_size, kept):
         check_sum(names, world_size)
     except AssertionError as error:
         return f"an assertion has failed: {error}"
+    except spmd.SpmdTypeError as error:
+        return f"SpmdTypeError: {str(error).splitlines()[0]}"
     return this.sums()
 
 

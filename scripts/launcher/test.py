@@ -69,7 +69,7 @@ LONG = {
     "races": r"^common/(core|comm)/|thread|/elastic/",
     "cuda": r"\.cuh?$|gpu|cuda|nccl|kernels",
     "fuzz": r"^tests/fuzz/|^common/(data|model|train/checkpoint|train/pretrained)/|/elastic/|wire_format",
-    "lessons": r"^(step|docs).*\.md$|pytorch_boxes|check_readme_commands",
+    "lessons": r"^(step|docs).*\.md$|pytorch_boxes|requirements-boxes|check_readme_commands",
     "report": r"^scripts/launcher/(report|event_files|charts|figures)|check_report|^common/train/report/",
     "huggingface": r"huggingface|tokenizer|^common/(data|model|train/pretrained)/|^common/train/export",
     "doxygen": r"\.hpp$|^docs/Doxyfile$",
