@@ -154,8 +154,10 @@ std::vector<std::string> unmoved(const FinishedRun& found, const FinishedRun& wa
   if (!own || !oracles) return {};
   SafetensorsReader own_file(*own / "model.safetensors"),
       wanted_file(*oracles / "model.safetensors");
-  FlatModel start(layout_of(in_fp32(options)));
-  build_model(in_fp32(options), start);
+  TrainOptions whole = in_fp32(options);
+  whole.model.product_parts = 1;  // checkpoints hold whole tensors
+  FlatModel start(layout_of(whole));
+  build_model(whole, start);
   std::vector<std::string> names;
   for (const NamedTensor& leaf : start.leaves()) {
     const at::Tensor now = at::empty_like(leaf.tensor), then = at::empty_like(leaf.tensor);
