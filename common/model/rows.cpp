@@ -43,6 +43,7 @@ at::Tensor gathered(const at::Tensor& own, const Parts& parts) {
   const at::Tensor all = parts.gather_rows(own.contiguous().view({-1, own.size(-1)}));
   return all.view({own.size(0), own.size(1) * parts.num_owners(), own.size(2)});
 }
+
 at::Tensor scattered(const at::Tensor& all, const Parts& parts,
                      const Meanwhile& meanwhile = nullptr) {
   const at::Tensor own =
@@ -56,24 +57,44 @@ at::Tensor scattered(const at::Tensor& all, const Parts& parts,
 
 struct ToParts : torch::autograd::Function<ToParts> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parts& parts,
-                            const Meanwhile& meanwhile) {
-    keep(context, parts, meanwhile);
-    return gathered(x, parts);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& outputs) {
-    return {scattered(outputs[0], kept(context).parts, kept(context).meanwhile), {}, {}};
-  }
+                            const Meanwhile& meanwhile);
+  static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
 
+at::Tensor ToParts::forward(AutogradContext* context, const at::Tensor& x, const Parts& parts,
+                            const Meanwhile& meanwhile) {
+  keep(context, parts, meanwhile);
+  return gathered(x, parts);
+}
+
+variable_list ToParts::backward(AutogradContext* context, const variable_list& gradients) {
+  const KeptParts& forward = kept(context);
+  return {scattered(gradients[0], forward.parts, forward.meanwhile), {}, {}};
+}
+
 struct FromParts : torch::autograd::Function<FromParts> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& own, const Parts& parts) {
-    keep(context, parts);
-    return scattered(own, parts);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& outputs) {
-    return {gathered(outputs[0], kept(context).parts), {}};
-  }
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& own, const Parts& parts);
+  static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
+
+at::Tensor FromParts::forward(AutogradContext* context, const at::Tensor& own, const Parts& parts) {
+  keep(context, parts);
+  return scattered(own, parts);
+}
+
+variable_list FromParts::backward(AutogradContext* context, const variable_list& gradients) {
+  return {gathered(gradients[0], kept(context).parts), {}};
+}
+
+// What every owner uses, in rows of its own.
+void share(std::vector<at::Tensor>& weights, const Parts& parts) {
+  for (at::Tensor& weight : weights) weight = branch_to_owners(weight, parts);
+}
+
+// Where this owner's rows begin, of all owners', if each has so many.
+std::int64_t first_row(const Parts& parts, std::int64_t num_rows) {
+  return parts.first / parts.own * num_rows;
+}
 
 // Pieces begin … end − 1 of the rows that are here, which share the weights by branches of the tree.
 void act_on(int begin, int end, const std::vector<at::Tensor>& pieces,
@@ -120,11 +141,10 @@ at::Tensor over_rows(const Parts& parts, const at::Tensor& x, std::vector<at::Te
                            return over_rows(parts, from[0], weights, act);
                          }};
   const bool are_cut = static_cast<bool>(parts.gather_rows);
-  if (are_cut)
-    for (at::Tensor& weight : weights) weight = branch_to_owners(weight, parts);
+  if (are_cut) share(weights, parts);
   const int count = are_cut ? parts.own : parts.total;  // of pieces that are here
   const at::Tensor flat = x.flatten(0, -2);
-  const std::int64_t first = are_cut ? parts.first / parts.own * flat.size(0) : 0;
+  const std::int64_t first = are_cut ? first_row(parts, flat.size(0)) : 0;
   std::vector<std::int64_t> lengths;
   for (int piece = 0; piece < count; ++piece)
     lengths.push_back(part_begin(flat.size(0), piece + 1, count) -

@@ -1,6 +1,6 @@
-// Judges the four files of tensor parallelism, each by itself: f and g, the pieces of weights, the
-// parts that a rank has, and the cross-entropy of a vocabulary in parts. Then the trainer shows that
-// they train.
+// Judges the five files of tensor parallelism, each by itself: f and g, the pieces of weights, the
+// parts that a rank has, the cross-entropy of a vocabulary in parts, and the rows in between. Then
+// the trainer shows that they train.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "step8_pipeline_ga/tensor_parallel/exercise/cut_checks.hpp"
 #include "step8_pipeline_ga/tensor_parallel/exercise/f_and_g_checks.hpp"
 #include "step8_pipeline_ga/tensor_parallel/exercise/rank_checks.hpp"
+#include "step8_pipeline_ga/tensor_parallel/exercise/row_checks.hpp"
 #include "step8_pipeline_ga/tensor_parallel/train.hpp"
 
 namespace ladder {
@@ -74,8 +75,20 @@ std::vector<std::string> faults_of_ranks(Communicator& comm) {
   return checks.faults();
 }
 
+std::vector<std::string> faults_of_cross_entropy(Communicator& comm) {
+  CrossEntropyChecks fixed(comm, 10);
+  fixed.judge("");
+  if (!fixed.faults().empty()) return fixed.faults();
+  Draw draw(comm);
+  const std::int64_t vocab_size = draw.number(11, 40);
+  CrossEntropyChecks drawn(comm, vocab_size);
+  drawn.judge(draw.announce(concat("a vocabulary of ", vocab_size)) + ": ");
+  return drawn.faults();
+}
+
 // All ranks share the layers; of four, in two trainings of three only two of them, and there are two
-// stages, or two replicas. Each rank has one part, or two. GPT-2 and Llama.
+// stages, or two replicas. Each rank has one part, or two. GPT-2 and Llama. In every other pair of
+// trainings, rows are cut as well.
 void vary(TrainOptions& options, int number, int num_ranks) {
   if (number == std::ssize(cases())) number += static_cast<int>(options.seed % 30);  // drawn
   const int way = num_ranks == 4 ? number % 3 : 0;
@@ -94,16 +107,19 @@ void vary(TrainOptions& options, int number, int num_ranks) {
   options.set<PipelineOptions>().num_stages = num_stages;
   options.set<TensorOptions>().num_ranks = num_tensor_ranks;
   options.given.insert("product-parts");
+  if (num_tensor_ranks == 1 || number % 4 < 2) return;
+  options.set<TensorOptions>().is_sequence_parallel = true;
+  model.context = model.product_parts * (1 + model.context / model.product_parts);  // a multiple
 }
 
-std::vector<std::string> faults_of_cross_entropy(Communicator& comm) {
-  CrossEntropyChecks fixed(comm, 10);
+std::vector<std::string> faults_of_rows(Communicator& comm) {
+  RowChecks fixed(comm, 5, 3, 4);
   fixed.judge("");
   if (!fixed.faults().empty()) return fixed.faults();
   Draw draw(comm);
-  const std::int64_t vocab_size = draw.number(11, 40);
-  CrossEntropyChecks drawn(comm, vocab_size);
-  drawn.judge(draw.announce(concat("a vocabulary of ", vocab_size)) + ": ");
+  const std::int64_t B = draw.number(1, 6), T = draw.number(4, 9), C = draw.number(1, 9);
+  RowChecks drawn(comm, B, T, C);
+  drawn.judge(draw.announce(concat("[", B, ", ", T, ", ", C, "] on each rank")) + ": ");
   if (!drawn.faults().empty()) return drawn.faults();
   Judge judge(
       {.trainer = trainer(),
@@ -120,11 +136,11 @@ std::vector<std::string> faults_of_cross_entropy(Communicator& comm) {
 std::vector<std::string> judge_linked(Communicator& comm) {
   install_memory_ledger();
   using namespace tensor_parallel;  // NOLINT(*-using-namespace)
-  return faults_in_levels(
-      {{"f and g", [&] { return faults_of_f_and_g(comm); }},
-       {"columns and rows", [&] { return faults_of_cuts(comm); }},
-       {"parts on ranks", [&] { return faults_of_ranks(comm); }},
-       {"cross-entropy and trainings", [&] { return faults_of_cross_entropy(comm); }}});
+  return faults_in_levels({{"f and g", [&] { return faults_of_f_and_g(comm); }},
+                           {"columns and rows", [&] { return faults_of_cuts(comm); }},
+                           {"parts on ranks", [&] { return faults_of_ranks(comm); }},
+                           {"cross-entropy", [&] { return faults_of_cross_entropy(comm); }},
+                           {"rows and trainings", [&] { return faults_of_rows(comm); }}});
 }
 
 }  // namespace ladder
