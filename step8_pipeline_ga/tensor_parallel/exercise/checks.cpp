@@ -117,7 +117,7 @@ std::vector<std::string> faults_of_rows(Communicator& comm) {
   fixed.judge("");
   if (!fixed.faults().empty()) return fixed.faults();
   Draw draw(comm);
-  const std::int64_t B = draw.number(1, 6), T = draw.number(4, 9), C = draw.number(1, 9);
+  const std::int64_t B = draw.number(1, 6), T = draw.number(6, 11), C = draw.number(1, 9);
   RowChecks drawn(comm, B, T, C);
   drawn.judge(draw.announce(concat("[", B, ", ", T, ", ", C, "] on each rank")) + ": ");
   if (!drawn.faults().empty()) return drawn.faults();

@@ -100,8 +100,9 @@ class RowChecks : public Examination {
     }
   }
 
-  // x · scale + the position's shift, in as many pieces of rows as there are parts.
   enum class Rows { kOfOneProcess, kOfEachRank, kNotCut };
+
+  // x · scale + the position's shift, in as many pieces of rows as there are parts.
   void uses_weights_in_pieces(const std::string& what, int total, Rows rows_of) {
     const bool are_cut = rows_of == Rows::kOfEachRank;
     const int num_here = are_cut ? total / comm_.size() : total;
