@@ -92,6 +92,11 @@ void edit_json(const fs::path& path, const nlohmann::json& changes) {
   auto settings = nlohmann::json::object();
   if (fs::exists(path)) settings = parse_sorted_json(read_text_file(path), path);
   settings.update(changes);
+  // So transformers 5 calls a list that version 4 cannot read under this name.
+  if (settings.contains("extra_special_tokens") && settings["extra_special_tokens"].is_array()) {
+    settings["additional_special_tokens"] = settings["extra_special_tokens"];
+    settings.erase("extra_special_tokens");
+  }
   write_json(path, settings);
 }
 

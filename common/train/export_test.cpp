@@ -246,6 +246,16 @@ TEST_F(ExportedTokensTest, WhatTheTokenizerAddsToATextIsSaid) {
   expect(false, false);
 }
 
+TEST_F(ExportedTokensTest, FurtherSpecialTokensHaveANameThatAnyTransformersReads) {
+  Json config = byte_tokenizer_config_json(4);
+  config["extra_special_tokens"] = {"<|padding|>"};
+  set("tokenizer_config.json", config);
+  export_run();
+  config = json_in("tokenizer_config.json");
+  EXPECT_EQ(config["additional_special_tokens"], Json::array({"<|padding|>"}));
+  EXPECT_FALSE(config.contains("extra_special_tokens"));
+}
+
 TEST_F(ExportedTokensTest, ATokenizerWithoutPaddingGetsTheRuns) {
   set("tokenizer_config.json", {{"pad_token", nullptr}});
   export_run();
