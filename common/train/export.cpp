@@ -92,7 +92,8 @@ void edit_json(const fs::path& path, const nlohmann::json& changes) {
   auto settings = nlohmann::json::object();
   if (fs::exists(path)) settings = parse_sorted_json(read_text_file(path), path);
   settings.update(changes);
-  // So transformers 5 calls a list that version 4 cannot read under this name.
+  // transformers 5 writes a list under this name, where version 4 expects an object. Both read the
+  // older name.
   if (settings.contains("extra_special_tokens") && settings["extra_special_tokens"].is_array()) {
     settings["additional_special_tokens"] = settings["extra_special_tokens"];
     settings.erase("extra_special_tokens");

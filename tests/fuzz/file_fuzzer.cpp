@@ -160,9 +160,11 @@ void token_file(const Input& file) {
 // A tokenizer.json, which then encodes a text with a bit of everything.
 void tokenizer(const Input& file) {
   BpeTokenizer tokenizer(file.path);
-  const TokenList tokens = tokenizer.encode("the cat's <|im_end|>  12\n\t\xff\xe2\x82 é中😀 aaaa");
+  const TokenList tokens =
+      tokenizer.encode("the cat's <|im_end|>  12\n\t\xff\xe2\x82 é中😀 e\u0301 aaaa");
   for (std::int64_t i = 0; i < tokens.size(); ++i) must_hold(tokens[i] < tokenizer.vocab_size());
   must_hold(tokenizer.end_of_text() < tokenizer.vocab_size());
+  must_hold(tokenizer.begin_of_text().value_or(0) < tokenizer.vocab_size());
   must_hold(tokenizer.padding() < tokenizer.vocab_size());
 }
 

@@ -66,11 +66,14 @@ void write_text_seeds(const fs::path& folder) {
 void write_tokenizer_seeds(const fs::path& folder) {
   write(
       folder / "tokenizer" / "small",
-      R"({"added_tokens":[{"id":2,"content":"<|endoftext|>","special":true}],"normalizer":null,)"
+      R"({"added_tokens":[{"id":2,"content":"<|endoftext|>","special":true}],"normalizer":)"
+      R"({"type":"Sequence","normalizers":[{"type":"NFC"}]},)"
       R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)"
       R"("a+|\\s"},"behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":)"
-      R"(true,"use_regex":false}]},"post_processor":{"type":"ByteLevel"},"decoder":{"type":)"
-      R"("ByteLevel"},"model":{"type":"BPE","ignore_merges":true,"vocab":{"a":0,"aa":1},"merges":)"
+      R"(true,"use_regex":false}]},"post_processor":{"type":"Sequence","processors":[{"type":)"
+      R"("ByteLevel"},{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":)"
+      R"("<|endoftext|>"}},{"Sequence":{"id":"A"}}],"special_tokens":{"<|endoftext|>":{"ids":)"
+      R"([2]}}}]},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","ignore_merges":true,"vocab":{"a":0,"aa":1},"merges":)"
       R"([["a","a"]]}})");
   write(
       folder / "chat" / "chat",
