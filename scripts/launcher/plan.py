@@ -220,7 +220,7 @@ def with_shape(words, facts):
         return tuple(words)
     values = {name: facts["config"][name] for name in SHAPE} | {"vocab-size": facts["vocabulary"]}
     shape = [
-        f"--{name}={value if name == 'model' else json.dumps(value)}"
+        f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in values.items()
     ]
     tokenizer = [f"--tokenizer={facts['tokenizer']}"] if facts["tokenizer"] else []
