@@ -187,9 +187,8 @@ void ConfigReader::ignore(std::initializer_list<const char*> names) {
 void ConfigReader::refuse_unknown(const char* family) const {
   for (const auto& [name, value] : settings_.items())
     check(known_.contains(name) || is_harmless(name, value), path_, ": \"", excerpt(name), "\" is ",
-          excerpt(to_text(value)), ", a setting that no ", family,
-          " has which Ladder computes: delete it from a copy of the folder if the weights were "
-          "trained without it");
+          excerpt(to_text(value)), ", which Ladder does not know of ", family,
+          ": if the weights were trained without it, delete it from a copy of the folder");
 }
 
 std::int64_t ConfigReader::extent_in(const SortedJson& object, const char* name) const {
