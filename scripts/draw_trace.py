@@ -165,14 +165,19 @@ def draw_computing(drawing, rank, begin, end, y, units):
             nth, number = chunks.index(span.args["chunk"]), str(span.args["microbatch"])
             names = [f"{number}{chr(97 + nth % 26)}", number] if chunks[1:] else [number]
             shade = 0.5 * nth / len(chunks)
-        drawing.box(span, y, ROW, kind, *names, shade=shade)
+        halves = [  # of a backward, those that nobody waits for
+            s
+            for s in spans
+            if s.name == "wgrad" and s is not span and span.begin <= s.begin < span.end
+        ]
+        holes = [*halves, *rank.waits] if halves else []
+        drawing.box(span, y, ROW, kind, *names, shade=shade, holes=holes)
         for layer in parts_of(span, spans):
             drawing.box(
                 layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits
             )
-        for half in spans:  # of a backward, the one that nobody waits for
-            if half.name == "wgrad" and half is not span and span.begin <= half.begin < span.end:
-                drawing.box(half, y, ROW, "wgrad", "W")
+        for half in halves:
+            drawing.box(half, y, ROW, "wgrad", "W")
     for wait in rank.waits:
         if begin <= wait.begin < end:
             drawing.box(wait, y, ROW, "idle", f"wait for {names_of(wait, units)[0]}", "wait")
