@@ -15,9 +15,11 @@ from huggingface.export import EXPORT
 from huggingface.models import FAMILIES, edit_json, write_model
 from huggingface.runs import LOGITS, Result, command, largest_difference, read_saved, start, trainer
 
-MODELS = [
-    family.reading(f"a {family.name} with a tokenizer", VOCABULARY, CONTEXT) for family in FAMILIES
-]
+MODELS = {
+    family.name: family.reading(f"a {family.name} with a tokenizer", VOCABULARY, CONTEXT)
+    for family in FAMILIES
+}
+QWEN2_SETTINGS = "Qwen 2's settings"
 TEXTS = [
     "in 2026 it's 12345",
     "  2026\n\n 3.14",
@@ -210,16 +212,21 @@ VARIANTS = {
     "Llama 3's settings": as_llama3,
     "a first token alone": partial(as_llama3, post_processor=BEGIN),
     "saved again": saved_again,
-    "Qwen 2's settings": as_qwen2,
+    QWEN2_SETTINGS: as_qwen2,
     "GPT-4's settings": partial(set_tokenizer, behavior="Removed", invert=True),
     "additional_special_tokens": lambda folder: set_config(folder, additional_special_tokens=[token["content"] for token in taken_out(folder)]),
 }  # fmt: skip
 
 
 def check_ids(folder, has_mistakes):
+    # transformers 5 reads text of a qwen2 model with Qwen 2's settings, whatever its folder says.
+    other = [model for name, model in MODELS.items() if name != "Qwen2"]
     models = [
-        write_folder(folder, f"ids{i}", MODELS[i % len(MODELS)], "<|im_end|>")
-        for i in range(len(VARIANTS))
+        MODELS["Qwen2"] if name == QWEN2_SETTINGS else other[i % len(other)]
+        for i, name in enumerate(VARIANTS)
+    ]
+    models = [
+        write_folder(folder, f"ids{i}", model, "<|im_end|>") for i, model in enumerate(models)
     ]
     for model, edit in zip(models, VARIANTS.values()):
         edit(model)
@@ -309,7 +316,7 @@ def check_ends(folder, has_mistakes):
 
 
 def write_edited(parent, name, eos_token, rows, edits):
-    folder = write_folder(parent, name, MODELS[0], eos_token)
+    folder = write_folder(parent, name, MODELS["GPT-2"], eos_token)
     edit_json(folder / "generation_config.json", eos_token_id=SPECIALS.index(eos_token))
     for file, contents in edits.items():
         if file == "config.json":
