@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "common/testing/closeness.hpp"
+#include "common/testing/expect_throws.hpp"
 #include "step0_single_gpu/objective.hpp"
 
 namespace ladder {
@@ -70,6 +71,18 @@ TEST(CrossEntropyInParts, OfIgnoredTargetsIsNothing) {
       with_gradient(at::randn({4, 10}), at::full({4}, kIgnoredTarget, at::kLong), in_parts(2, 10));
   EXPECT_EQ(loss.item<float>(), 0);
   EXPECT_TRUE(gradient.eq(0).all().item<bool>());
+}
+
+// Gathered logits would be taken for those of the first part.
+TEST(CrossEntropyInParts, RefusesAllLogits) {
+  VocabParts second = in_parts(2, 10);
+  second.first = second.own = 1;
+  const at::Tensor targets = at::full({4}, 7, at::kLong);
+  expect_throws<CheckError>(
+      [&] {
+        cross_entropy_sum(Outputs(at::randn({4, 10}), second), targets);
+      },
+      {"parts that have 5 tokens", "10 logits"});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <ATen/ops/nll_loss_forward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
@@ -54,8 +55,12 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
 }
 
 at::Tensor cross_entropy_sum(const Outputs& logits, const at::Tensor& targets) {
-  return logits.parts.total == 1 ? cross_entropy_sum(logits.values, targets)
-                                 : cross_entropy_sum(logits.values, targets, logits.parts);
+  const VocabParts& parts = logits.parts;
+  if (parts.total == 1) return cross_entropy_sum(logits.values, targets);
+  const std::int64_t num_own = parts.begin(parts.first + parts.own) - parts.begin(parts.first);
+  check(logits.values.size(-1) == num_own, "the cross-entropy of parts that have ", num_own,
+        " tokens: there are ", logits.values.size(-1), " logits");
+  return cross_entropy_sum(logits.values, targets, parts);
 }
 
 }  // namespace ladder

@@ -132,9 +132,13 @@ std::string option_of(const std::string& file) {
   return "--dpo-reference-cache " + file;
 }
 
+// An option that is not in the file is newer than it, and had no other value than today's default.
 std::string said_in(const SafetensorsReader& reader, const std::string& name) {
+  const Json defaults = unshaped_options({});
   const auto found = reader.metadata().find(name);
-  return found == reader.metadata().end() ? "unknown" : excerpt(found->second);
+  if (found != reader.metadata().end()) return excerpt(found->second);
+  const std::string option = name.starts_with("--") ? name.substr(2) : "";
+  return defaults.contains(option) ? to_text(defaults[option]) : "unknown";
 }
 
 using LoadReference = std::function<std::unique_ptr<InferenceModel>()>;
