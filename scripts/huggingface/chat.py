@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from huggingface.export import EXPORT
+from huggingface.export import export
 from huggingface.models import FAMILIES, edit_json, write_model
 from huggingface.runs import (
     LOGITS,
@@ -196,7 +196,7 @@ def export_bare(model, data, folder):
             )
         ]
     )
-    start([[EXPORT, folder / "bare_run", folder / "bare_exported"]])
+    export([("chat", folder / "bare_run", folder / "bare_exported")])
     return AutoTokenizer.from_pretrained(folder / "bare_exported")
 
 
@@ -262,6 +262,7 @@ def write_tokenizer(folder, eos_token="<|im_end|>"):
     whole.save_pretrained(folder)
     edit_json(folder / "tokenizer_config.json", tokenizer_class="GPT2Tokenizer")
     edit_json(folder / "config.json", bos_token_id=1, eos_token_id=SPECIALS.index(eos_token))
+    edit_json(folder / "generation_config.json", bos_token_id=1)
     return whole
 
 

@@ -21,6 +21,7 @@ from huggingface.runs import (
 )
 
 EXPORT = BUILD / "common/train/ladder_export"
+EXPORTED = {}  # all folders that this script has exported, by name, for the part servers
 TOLERANCE = 1e-5
 CONTEXT, ROWS, VOCABULARY_OF_BYTES, END_OF_TEXT = 32, 2, 258, 256
 SHAPE = {"context": CONTEXT, "layers": 2, "heads": 4, "channels": 32}
@@ -45,6 +46,14 @@ TEXT = "SELECT name\tFROM users WHERE id = 7;\n\0 café 🙂 \u200d\u0301 <|endo
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+def export(runs):
+    """Exports all (name, run, folder, *options)."""
+    start([[EXPORT, *words] for _, *words in runs])
+    folders = {name: folder for name, _, folder, *_ in runs}
+    assert len(folders) == len(runs) and not EXPORTED.keys() & folders
+    EXPORTED.update(folders)
+
+
 def check(folder, has_mistakes):
     yield from check_runs(folder)
     yield from check_ways_through(folder, has_mistakes)
@@ -65,7 +74,7 @@ def check_runs(folder):
             for (step, shape, further), (_, out, _, _) in zip(RUNS.values(), runs)
         ]
     )
-    start([[EXPORT, out, exported] for _, out, exported, _ in runs])
+    export([run[:3] for run in runs])
     start([said_command(name, out, said, folder / "bytes.bin") for name, out, _, said in runs])
     rows, _ = windows(tokens, CONTEXT, ROWS)
     for name, _, exported, said in runs:
@@ -143,7 +152,13 @@ def check_ways_through(folder, has_mistakes):
             for _, model, out in runs
         ]
     )
-    start([[EXPORT, out, out / dtype, "--dtype", dtype] for _, _, out in runs for dtype in DTYPES])
+    export(
+        [
+            (f"{tiny.name}, {dtype}", out, out / dtype, "--dtype", dtype)
+            for tiny, _, out in runs
+            for dtype in DTYPES
+        ]
+    )
     for tiny, model, out in runs:
         there = tensors_of(model)
         for dtype, of_torch in DTYPES.items():

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from huggingface.chat import CONTEXT, IGNORED, SPECIALS, VOCABULARY, write_tokenizer
-from huggingface.export import EXPORT
+from huggingface.export import export
 from huggingface.models import FAMILIES, edit_json, write_model
 from huggingface.runs import LOGITS, Result, command, largest_difference, read_saved, start, trainer
 
@@ -247,7 +247,7 @@ def check_ids(folder, has_mistakes):
             for model, said in zip(models, saids)
         ]
     )
-    start([[EXPORT, out, out / "exported"] for out in outs])
+    export([(name, out, out / "exported") for name, out in zip(VARIANTS, outs)])
     for name, said, out in zip(VARIANTS, saids, outs):
         yield Result(name, "tokens of all rows", difference_of_rows(said, out / "exported"))
     if has_mistakes:
@@ -291,7 +291,7 @@ def check_ends(folder, has_mistakes):
             for name, model in zip(ENDS, models)
         ]
     )
-    start([[EXPORT, out, out / "exported"] for out in outs.values()])
+    export([(name, out, out / "exported") for name, out in outs.items()])
     for name, out in outs.items():
         end = "<|im_end|>" if ENDS[name][1] == "chat" else "<|endoftext|>"
         yield Result(

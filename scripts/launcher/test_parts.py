@@ -375,6 +375,7 @@ def huggingface():
         return say(f"huggingface: not run; {reason}")
     with setup_lock():
         python = str(need_environment("huggingface", sees_torch=True) / "bin/python")
+        need_environment("huggingface-4", sees_torch=True)
     build_preset("release", "logits", "tokenize", "ladder_export", *HUGGINGFACE_STEPS)
     check_each(
         [
