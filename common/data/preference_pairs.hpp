@@ -3,10 +3,9 @@
 //
 // Each answer becomes a row: prompt, newline, answer, end-of-text token, and before them what begins
 // a document. A document is laid out the same way, so a model trained on documents has seen the
-// format. Only the answer and its
-// end-of-text token are targets. So an empty answer is legal: its target says that the answer ends
-// at once. The prompt with its newline is one text for the tokenizer, and each answer another, so
-// that both rows have the same prompt.
+// format. Only the answer and its end-of-text token are targets. So an empty answer is legal: its
+// target says that the answer ends at once. The prompt with its newline is one text for the tokenizer,
+// and each answer another, so that both rows have the same prompt.
 //
 // A row longer than context + 1 tokens is cut: the prompt loses its beginning, so that the answer
 // stays whole. An answer that does not even fit after the newline alone loses its end; the newline

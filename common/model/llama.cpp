@@ -49,12 +49,11 @@ struct LlamaAttention {
 // Norms of queries and keys that the heads of all parts share. So each part has a branch of their
 // weights, whose gradients are added up over parts by the tree, and among owners.
 struct SharedNorms {
-  std::optional<RmsNorm> q_norm, k_norm;
+  RmsNorm q_norm, k_norm;
 
   InParts<LlamaAttention> in(InParts<LlamaAttention> attention) const {
-    if (!q_norm) return attention;
-    for (const auto& [norm, member] : {std::pair(*q_norm, &LlamaAttention::q_norm),
-                                       std::pair(*k_norm, &LlamaAttention::k_norm)}) {
+    for (const auto& [norm, member] :
+         {std::pair(q_norm, &LlamaAttention::q_norm), std::pair(k_norm, &LlamaAttention::k_norm)}) {
       const auto take = [&](int part, const at::Tensor& branch) {
         attention.own[static_cast<std::size_t>(part)].*member = norm.with({branch});
         return part;
@@ -81,12 +80,13 @@ struct LlamaMlp {
 struct LlamaBlock {
   InRows<RmsNorm> input_layernorm;
   InParts<LlamaAttention> attention;
-  SharedNorms norms;
+  std::optional<SharedNorms> norms;
   InRows<RmsNorm> post_attention_layernorm;
   InParts<LlamaMlp> mlp;
 
   at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
-    const at::Tensor y = x + norms.in(attention)(input_layernorm(x));
+    const at::Tensor normed = input_layernorm(x);
+    const at::Tensor y = x + (norms ? norms->in(attention)(normed) : attention(normed));
     return y + mlp(post_attention_layernorm(y));
   }
 };
@@ -152,8 +152,8 @@ class Llama final : public Family {
     const auto v = heads_from("self_attn.v_proj", kv_channels);
     const auto o = into("self_attn.o_proj", A, d);
     if (traits().has_qk_norm())
-      block.norms = {norm(make, layer.unit, of_layer + "self_attn.q_norm", d),
-                     norm(make, layer.unit, of_layer + "self_attn.k_norm", d)};
+      block.norms = SharedNorms{norm(make, layer.unit, of_layer + "self_attn.q_norm", d),
+                                norm(make, layer.unit, of_layer + "self_attn.k_norm", d)};
     block.post_attention_layernorm = {norm(make, layer.unit, of_layer + "post_attention_layernorm"),
                                       parts};
     const auto gate = from("mlp.gate_proj", M, 1), up = from("mlp.up_proj", M, 1);

@@ -124,9 +124,9 @@ nlohmann::json named_tokens(const std::string& end, const Json& padding,
 
 // Says which tokens a text has besides its own, and that tokenizer.json is to be read as it is. What
 // its post-processor adds, rows of documents and pairs have, but conversations do not, where
-// apply_chat_template() leaves it out as well. All other classes of transformers build a pre-tokenizer of their own. Before version 5, that
-// class itself makes the prefix space what this file says, and calls the model with an input that it
-// does not have, unless the file names the inputs.
+// apply_chat_template() leaves it out as well. All other classes of transformers build a pre-tokenizer
+// of their own. Before version 5, that class itself makes the prefix space what this file says, and
+// calls the model with an input that it does not have, unless the file names the inputs.
 void write_settings(const nlohmann::json& named, const BpeDescription& description, bool is_chat,
                     const fs::path& to) {
   const bool is_pair = !fs::exists(to / "tokenizer.json");
