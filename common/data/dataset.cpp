@@ -15,6 +15,7 @@
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/data/conversations.hpp"
+#include "common/data/encoded_file.hpp"
 #include "common/data/options.hpp"
 #include "common/data/preference_pairs.hpp"
 #include "common/data/text_file.hpp"
@@ -100,17 +101,31 @@ const TextSource* find_source(const std::string& kind, Rows rows) {
   return nullptr;
 }
 
+// `has` is what the file consists of.
+void check_rows_of_encoded(const std::string& given, Rows has, Rows wanted) {
+  const bool is_text = has == Rows::kDocuments;
+  const bool fits =
+      is_text ? wanted == Rows::kWindows || wanted == Rows::kDocuments : wanted == has;
+  check_usage(fits, given, ": was encoded as ",
+              is_text              ? "documents; give --rows windows or --rows documents"
+              : has == Rows::kChat ? "conversations; give --rows chat"
+                                   : "preference pairs; give --objective dpo",
+              ", or encode it anew, with other options of ./ladder encode");
+}
+
 void check_options(const std::string& option, const std::string& source, const std::string& kind,
                    Rows rows) {
   const std::string given = option + " " + source;
+  if (is_encoded(source)) return check_rows_of_encoded(given, EncodedFile(source).rows(), rows);
   const bool has_rows = find_source(kind, rows) != nullptr;
-  check_usage(rows != Rows::kPairs || has_rows, given, ": a ", kind,
-              " file has no preference pairs; use a .jsonl file whose lines have "
-              "\"prompt\", \"chosen\" and \"rejected\", or the built-in corpus");
   check_usage(
-      rows != Rows::kChat || has_rows, given,
-      ": --rows chat reads conversations from a .jsonl file whose lines have \"messages\", ",
-      "each with a \"role\" and a \"content\"");
+      rows != Rows::kPairs || has_rows, given, ": a ", kind,
+      " file has no preference pairs; use a .jsonl file whose lines have "
+      "\"prompt\", \"chosen\" and \"rejected\", the built-in corpus, or what ./ladder encode "
+      "--pairs writes");
+  check_usage(rows != Rows::kChat, given,
+              ": --rows chat reads conversations that ./ladder encode --chat has written: "
+              "./ladder encode MODEL FILE.jsonl FILE.bin --chat");
   check_usage(rows != Rows::kDocuments || has_rows, given,
               ": --rows documents needs to know where documents end, which a ", kind,
               " file does not record; use --rows windows, a .jsonl file or the built-in corpus");
@@ -126,9 +141,8 @@ StoredSamples open_samples(const std::string& option, const std::string& source,
       source == "corpus" ? source : std::filesystem::path(source).extension().string();
   check_usage(find_source(kind, Rows::kWindows) != nullptr || kind == ".bin", option, " '", source,
               "': unknown kind of data; use corpus (built in), ",
-              ".txt (plain text), .jsonl (documents, preference pairs or "
-              "conversations) or .bin "
-              "(tokens of nanoGPT or llm.c)");
+              ".txt (plain text), .jsonl (documents or preference pairs) or .bin "
+              "(token ids of ./ladder encode, nanoGPT or llm.c)");
   check_options(option, source, kind, options.rows);
   DataOptions of_source = options;
   of_source.source = source;
@@ -151,6 +165,14 @@ StoredSamples open_samples(const std::string& option, const std::string& source,
   if (kind == "corpus") samples.name += is_training ? ", training part" : ", validation part";
   if (kind == ".bin") {
     samples.file.emplace(source, samples.vocab_size);
+    if (is_encoded(source)) {
+      const EncodedFile file(source);
+      const std::string encoded_with = file.open()->name();
+      check(encoded_with == samples.tokenizer, option, " ", source, ": was encoded with '",
+            encoded_with, "', and the tokenizer of this run is '", samples.tokenizer,
+            "': encode what you train on and what you validate with the same files");
+      samples.text = file.boundaries();
+    }
   } else {
     samples.text = find_source(kind, options.rows)->read(of_source, is_training, *tokenizer);
   }
@@ -170,8 +192,11 @@ std::int64_t first_target(const RowTokens& whole) {
 // Why none of the first `count` samples has a target, and what to do about it.
 std::string explain_no_target(const StoredSamples& samples, const std::string& source,
                               std::int64_t count) {
+  const auto place_of = [&](std::int64_t k) {
+    return samples.file ? concat("document ", k) : place_of_object(source, k);
+  };
   if (samples.rows != Rows::kChat)
-    return concat("each of its ", count, " documents is empty, from ", place_of_object(source, 0),
+    return concat("each of its ", count, " documents is empty, from ", place_of(0),
                   " on, so there is nothing to predict");
   std::int64_t shortest = 0, least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t k = 0; k < count; ++k) {
@@ -180,7 +205,7 @@ std::string explain_no_target(const StoredSamples& samples, const std::string& s
   }
   return concat("--context ", samples.context, " cuts each of the first ", count,
                 " conversations off before the assistant's answer, so there is nothing to learn; ",
-                place_of_object(source, shortest), " needs --context ", least,
+                "conversation ", shortest, " needs --context ", least,
                 ", the others at least as much");
 }
 

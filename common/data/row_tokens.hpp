@@ -21,10 +21,11 @@ struct TokenizedText {
   // have none. And for each conversation, where its parts begin in this list.
   std::vector<std::int64_t> part_ends = {}, first_parts = {};
   std::set<std::string> ignored = {};  // names of members of the file that say nothing here
+  std::int64_t end = 0;                // of the last one, if the tokens stay in a file
 
   std::int64_t length(std::int64_t number) const {
     const auto k = static_cast<std::size_t>(number);
-    return (k + 1 < starts.size() ? starts[k + 1] : tokens.size()) - starts[k];
+    return (k + 1 < starts.size() ? starts[k + 1] : std::max(tokens.size(), end)) - starts[k];
   }
 };
 

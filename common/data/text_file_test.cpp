@@ -48,11 +48,11 @@ class BeginningTokenizer : public ByteTokenizer {
   static constexpr std::uint32_t kBegin = 257;
   explicit BeginningTokenizer(std::uint32_t begin = kBegin) : begin_(begin) {}
   std::optional<std::uint32_t> begin_of_text() const override { return begin_; }
-  void encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) override {
+  void encode(std::string_view text, TokenList& tokens) override {
     for (const char letter : text) {
       if (letter == '<' || letter == '.') tokens.push_back(letter == '<' ? begin_ : kEndOfText);
       if (letter != '<' && letter != '.')
-        ByteTokenizer::encode(std::string_view(&letter, 1), tokens, spans);
+        ByteTokenizer::encode(std::string_view(&letter, 1), tokens);
     }
   }
 

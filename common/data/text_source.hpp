@@ -14,7 +14,7 @@ struct TextSource {
   std::string_view kind;  // "corpus", or the ending of a file's name
   Rows rows;              // that samples of it are
   // Reads options.source; of the corpus, the part to train on or the one to validate with. Throws
-  // CheckError if a file is missing or damaged, or the tokenizer's chat template is not supported.
+  // CheckError if a file is missing or damaged.
   TokenizedText (*read)(const DataOptions& options, bool is_training, Tokenizer& tokenizer);
 };
 

@@ -1,11 +1,7 @@
-#include <filesystem>
-
-#include "common/data/conversations.hpp"
 #include "common/data/corpus/corpus.hpp"
 #include "common/data/preference_pairs.hpp"
 #include "common/data/text_file.hpp"
 #include "common/data/text_source.hpp"
-#include "common/data/tokenizer_source.hpp"
 
 namespace ladder {
 namespace {
@@ -34,12 +30,6 @@ TokenizedText read_file(const DataOptions& options, bool /*is_training*/, Tokeni
   return read(options.source, tokenizer);
 }
 
-TokenizedText read_chat(const DataOptions& options, bool /*is_training*/, Tokenizer& tokenizer) {
-  const std::filesystem::path files = tokenizer_path(options);
-  if (!files.empty()) check_chat_template(files);
-  return read_jsonl_conversations(options.source, tokenizer);
-}
-
 constexpr TextSource kSources[] = {
     {"corpus", Rows::kWindows, read_corpus},
     {"corpus", Rows::kDocuments, read_corpus},
@@ -48,7 +38,6 @@ constexpr TextSource kSources[] = {
     {".jsonl", Rows::kWindows, read_file<read_jsonl>},
     {".jsonl", Rows::kDocuments, read_file<read_jsonl>},
     {".jsonl", Rows::kPairs, read_file<read_jsonl_pairs>},
-    {".jsonl", Rows::kChat, read_chat},
 };
 
 }  // namespace

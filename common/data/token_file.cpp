@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/core/check.hpp"
+#include "common/data/encoded_file.hpp"
 
 namespace ladder {
 namespace {
@@ -50,7 +51,12 @@ void check_tokens(const std::string& path, auto tokens, std::int64_t vocab_size)
 TokenFile::TokenFile(const std::string& path, std::int64_t vocab_size) : file_(path) {
   const std::string_view bytes = file_.bytes();
   check(!bytes.empty(), path, ": is empty; a token file has at least one token");
-  if (is_llm_c(bytes)) {
+  if (is_encoded(path)) {
+    const EncodedFile encoded(path);
+    first_byte_ = encoded.first_token_byte();
+    token_bytes_ = encoded.token_bytes();
+    num_tokens_ = encoded.num_tokens();
+  } else if (is_llm_c(bytes)) {
     read_llm_c_header();
   } else {
     check(bytes.size() % 2 == 0, path, ": has ", bytes.size(),

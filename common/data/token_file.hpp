@@ -1,9 +1,10 @@
-// Token files as two well-known programs write them. Both kinds are called .bin; their first bytes
-// tell them apart.
+// Token files as two well-known programs write them, and ./ladder encode. All are called .bin; their
+// first bytes tell them apart.
 //
 //   nanoGPT   little-endian uint16 tokens and nothing else
 //   llm.c     256 int32: magic, version, number of tokens, 0 …; then the tokens:
 //             uint16 for magic 20240520 version 1, uint32 for magic 20240801 version 7
+//   encode    a line of JSON, then arrays (encoded_file.hpp); here, only the tokens are read
 //
 // A nanoGPT file that begins with the tokens 55432, 308 (or 55713, 308) looks like llm.c's magic
 // and is refused unless all else fits too. GPT-2's 50257 tokens cannot spell it.

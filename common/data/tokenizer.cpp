@@ -23,13 +23,8 @@ std::string Tokenizer::decode(std::span<const std::uint32_t> tokens) const {
   return text;
 }
 
-void ByteTokenizer::encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) {
-  std::int64_t begin = 0;
-  for (const char byte : text) {
-    tokens.push_back(static_cast<unsigned char>(byte));
-    if (spans != nullptr) spans->push_back({begin, begin + 1});
-    ++begin;
-  }
+void ByteTokenizer::encode(std::string_view text, TokenList& tokens) {
+  for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
 }
 
 std::string_view ByteTokenizer::text_of(std::uint32_t token) const {

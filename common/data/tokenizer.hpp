@@ -57,24 +57,12 @@ class TokenList {
   std::variant<Narrow, Wide> tokens_;
 };
 
-// Where in a text a token comes from: its bytes from `begin` up to, but without, `end`.
-struct TextSpan {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  bool operator==(const TextSpan&) const = default;
-};
-
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Appends the text's tokens to the list, and no other ones. Any bytes are a text. Unless `spans`
-  // is null, also appends where each token comes from. A space that the tokenizer puts before a
-  // piece of the text comes from the first byte of the piece, and a byte that no token stands for
-  // is between spans. Of a text that is not UTF-8, the spans are those of what it is read as.
-  virtual void encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) = 0;
-  void encode(std::string_view text, TokenList& tokens) { encode(text, tokens, nullptr); }
+  // Appends the text's tokens to the list, and no other ones. Any bytes are a text.
+  virtual void encode(std::string_view text, TokenList& tokens) = 0;
   TokenList encode(std::string_view text);
   // The bytes that a token stands for; none for a special one. token < vocab_size.
   virtual std::string_view text_of(std::uint32_t token) const = 0;
@@ -86,8 +74,6 @@ class Tokenizer {
   // Precedes every document, if anything does.
   virtual std::optional<std::uint32_t> begin_of_text() const = 0;
   virtual std::uint32_t padding() const = 0;  // fills up rows, never a target
-  // The special token that is written like this, such as <|im_end|>.
-  virtual std::optional<std::uint32_t> special(std::string_view name) const = 0;
   // Names all that decides about ids. Checkpoints store it, and are valid for no other.
   virtual std::string name() const = 0;
 };
@@ -97,7 +83,7 @@ class TokenizerFiles {
  public:
   virtual ~TokenizerFiles() = default;
   virtual std::unique_ptr<Tokenizer> open() const = 0;
-  virtual const std::filesystem::path& path() const = 0;  // a folder, or a tokenizer.json
+  virtual const std::filesystem::path& path() const = 0;  // a folder, a tokenizer.json, or nothing
 };
 
 // One token per byte. So any file is text, and the tokenizer has no data to train or to ship.
@@ -108,13 +94,12 @@ class ByteTokenizer : public Tokenizer {
   static constexpr std::int64_t kVocabSize = 258;
 
   using Tokenizer::encode;
-  void encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) override;
+  void encode(std::string_view text, TokenList& tokens) override;
   std::string_view text_of(std::uint32_t token) const override;
   std::int64_t vocab_size() const override { return kVocabSize; }
   std::uint32_t end_of_text() const override { return kEndOfText; }
   std::optional<std::uint32_t> begin_of_text() const override { return std::nullopt; }
   std::uint32_t padding() const override { return kPadding; }
-  std::optional<std::uint32_t> special(std::string_view) const override { return std::nullopt; }
   std::string name() const override { return "bytes"; }
 };
 

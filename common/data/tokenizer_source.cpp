@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
+#include "common/data/encoded_file.hpp"
 
 namespace ladder {
 
@@ -33,7 +34,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(const DataOptions& options) {
 }
 
 bool has_unknown_tokens(const DataOptions& options) {
-  return options.tokenizer == "auto" && fs::path(options.source).extension() == ".bin";
+  return options.tokenizer == "auto" && fs::path(options.source).extension() == ".bin" &&
+         !is_encoded(options.source);
 }
 
 bool needs_models_vocabulary(const DataOptions& options) {

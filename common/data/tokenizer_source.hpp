@@ -10,7 +10,8 @@
 
 namespace ladder {
 
-// The folder, or the tokenizer.json, of the tokenizer; empty if it is bytes, or unknown. Throws
+// The folder, or the tokenizer.json, of the tokenizer; empty if it is bytes, unknown, or that of data
+// which bring their own (encoded_file.hpp). Throws
 // CheckError if --tokenizer names files, and nobody has read them (bpe/named_tokenizer.hpp).
 std::filesystem::path tokenizer_path(const DataOptions& options);
 

@@ -10,7 +10,7 @@
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
-#include "common/data/chat_format.hpp"
+#include "common/data/encoded_file.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/model/family.hpp"
 #include "common/train/build_model.hpp"
@@ -112,9 +112,9 @@ bool is_named(const fs::path& folder, const char* name) {
 }
 
 // The tokens that begin, end and pad a text, as they are written.
-nlohmann::json named_tokens(const std::string& end, const Json& padding,
-                            const BpeDescription& description, const fs::path& to) {
-  nlohmann::json named = {{"eos_token", end}};
+nlohmann::json named_tokens(const Json& padding, const BpeDescription& description,
+                            const fs::path& to) {
+  nlohmann::json named = {{"eos_token", description.end_of_text}};
   if (!description.begin_of_text.empty()) named["bos_token"] = description.begin_of_text;
   if (is_named(to, "pad_token")) return named;
   for (const AddedToken& token : description.added)
@@ -123,16 +123,15 @@ nlohmann::json named_tokens(const std::string& end, const Json& padding,
 }
 
 // Says which tokens a text has besides its own, and that tokenizer.json is to be read as it is. What
-// its post-processor adds, rows of documents and pairs have, but conversations do not, where
-// apply_chat_template() leaves it out as well. All other classes of transformers build a pre-tokenizer
+// its post-processor adds, rows of documents and pairs have as well. All other classes of transformers build a pre-tokenizer
 // of their own. Before version 5, that class itself makes the prefix space what this file says, and
 // calls the model with an input that it does not have, unless the file names the inputs.
-void write_settings(const nlohmann::json& named, const BpeDescription& description, bool is_chat,
+void write_settings(const nlohmann::json& named, const BpeDescription& description,
                     const fs::path& to) {
   const bool is_pair = !fs::exists(to / "tokenizer.json");
   nlohmann::json settings = {
-      {"add_bos_token", !is_chat && !description.begin_of_text.empty()},
-      {"add_eos_token", !is_chat && description.adds_end_of_text},
+      {"add_bos_token", !description.begin_of_text.empty()},
+      {"add_eos_token", description.adds_end_of_text},
       {"add_prefix_space", description.stages.back().adds_prefix_space},
       {"model_input_names", {"input_ids", "attention_mask"}},
       {"tokenizer_class", is_pair ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}};
@@ -148,7 +147,7 @@ void write_settings(const nlohmann::json& named, const BpeDescription& descripti
 
 // Returns its tokens, as known_tokens() does.
 Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const ModelOptions& model,
-                     bool is_chat, const fs::path& to) {
+                     const fs::path& to) {
   if (name == "token file")
     return known_tokens({}, generation_tokens(kept_settings(checkpoint)), model.vocab_size);
   if (name == "bytes") {
@@ -159,22 +158,23 @@ Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const 
             {"pad_token_id", ByteTokenizer::kPadding}};
   }
   const fs::path kept = kept_tokenizer(checkpoint, name);
+  if (is_of_encoded(name)) {  // ./ladder encode has made the files what an export needs
+    for (const fs::directory_entry& file : fs::directory_iterator(kept))
+      copy_file_to_disk(file, to / file.path().filename());
+    return known_tokens({}, generation_tokens(kept), model.vocab_size);
+  }
   copy_tokenizer_files(kept, to);
   const BpeDescription description = read_bpe_files(kept);
   const BpeTokenizer tokenizer(description);
-  if (is_chat) write_text_file(to / "chat_template.jinja", chat_template());
   // What ends this run's rows. The model may still have learned other ends before.
-  const std::uint32_t end =
-      is_chat ? ChatFormat(tokenizer).end_of_message() : tokenizer.end_of_text();
   Json tokens = generation_tokens(kept);
   if (description.eos) tokens["eos_token_id"].push_back(*description.eos);
-  tokens = known_tokens(end, tokens, std::max(model.vocab_size, tokenizer.vocab_size()));
+  tokens = known_tokens(tokenizer.end_of_text(), tokens,
+                        std::max(model.vocab_size, tokenizer.vocab_size()));
   if (description.bos && (tokens["bos_token_id"].is_null() || tokenizer.begin_of_text()))
     tokens["bos_token_id"] = *description.bos;
   if (tokens["pad_token_id"].is_null()) tokens["pad_token_id"] = tokenizer.padding();
-  const std::string written_end = is_chat ? kEndOfMessage : description.end_of_text;
-  write_settings(named_tokens(written_end, tokens["pad_token_id"], description, to), description,
-                 is_chat, to);
+  write_settings(named_tokens(tokens["pad_token_id"], description, to), description, to);
   return tokens;
 }
 
@@ -195,8 +195,7 @@ void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::S
   options.model.context = positions_of(options.model, checkpoint);
   PartialFolder partial(folder);
   const fs::path& to = partial.path();
-  const bool is_chat = saved.config.value("rows", Json()) == "chat";
-  const Json tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, is_chat, to);
+  const Json tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, to);
   Json config = model_config_json(options.model, dtype);
   config.update(tokens);
   write_json(to / "config.json", config);

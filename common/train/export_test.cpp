@@ -14,8 +14,8 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
-#include "common/data/chat_format.hpp"
 #include "common/data/tokenizer_source.hpp"
+#include "common/testing/encoded_bytes.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -357,25 +357,29 @@ TEST_F(ExportTest, WhatCannotBeKeptIsRefusedBeforeTraining) {
   expect("another tokenizer", "have changed meanwhile");
 }
 
-TEST_F(ExportTest, AModelOfConversationsSaysHowTheyAreWrittenAndEnd) {
-  write_tokenizer(folder_.path("run/tokenizer"));
-  Json file = byte_tokenizer_json();
-  for (const char* name : {"<|im_start|>", "<|im_end|>"}) {
-    Json token = file["added_tokens"][0];
-    token["id"] = 256 + file["added_tokens"].size();
-    token["content"] = name;
-    file["added_tokens"].push_back(token);
+TEST_F(ExportTest, AModelOfEncodedDataBringsWhatTheyWereEncodedWith) {
+  EncodedParts parts;
+  parts.files = {{"chat_template.jinja", "{{ messages }}"},
+                 {"generation_config.json", R"({"eos_token_id": [4, 2, 999], "pad_token_id": 1})"},
+                 {"tokenizer.model", "any"},
+                 {"tokenizer_config.json", R"({"eos_token": "</s>"})"}};
+  const DataOptions data = with_tokenizer({.source = folder_.write("a.bin", encoded_bytes(parts))});
+  keep_tokenizer(data, folder_.path("run"));
+  keep_tokenizer(data, folder_.path("run"));  // again, as a run that is resumed does
+  const fs::path checkpoint = save(values_, open_tokenizer(data)->name());
+  export_checkpoint(checkpoint, folder_.path("out"), at::kFloat);
+  for (const char* name : {"chat_template.jinja", "tokenizer.model", "tokenizer_config.json"})
+    EXPECT_EQ(read_text_file(folder_.path(concat("out/", name))), parts.files[name]);
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    EXPECT_EQ(json_in(name)["eos_token_id"], Json::array({4, 2})) << name;
+    EXPECT_EQ(json_in(name)["pad_token_id"], 1) << name;
   }
-  write_text_file(folder_.path("run/tokenizer/tokenizer.json"), to_text(file));
-  config_["rows"] = "chat";
-  export_checkpoint(save(values_, BpeTokenizer(folder_.path("run/tokenizer")).name()),
-                    folder_.path("out"), at::kFloat);
-  for (const char* name : {"config.json", "generation_config.json"})
-    EXPECT_EQ(json_in(name)["eos_token_id"], Json::array({259, 7, 256, 3})) << name;
-  EXPECT_EQ(json_in("tokenizer_config.json")["eos_token"], "<|im_end|>");
-  EXPECT_EQ(json_in("tokenizer_config.json")["tokenizer_class"], "PreTrainedTokenizerFast");
-  EXPECT_THAT(read_text_file(folder_.path("out/chat_template.jinja")), HasSubstr("<|im_start|>"));
-  EXPECT_NO_THROW(check_chat_template(folder_.path("out")));
+  write_text_file(folder_.path("run/tokenizer/tokenizer.model"), "another");
+  expect_throws<CheckError>(
+      [&] { export_checkpoint(checkpoint, folder_.path("more"), at::kFloat); },
+      {"run/tokenizer", "encoded "});
+  expect_throws<CheckError>([&] { keep_tokenizer(data, folder_.path("run")); },
+                            {"run/tokenizer", "another tokenizer"});
 }
 
 TEST_F(ExportTest, AnotherTokenizerInTheRunIsRefused) {

@@ -9,7 +9,7 @@
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
 #include "common/core/trace.hpp"
-#include "common/data/chat_format.hpp"
+#include "common/data/encoded_file.hpp"
 #include "common/data/text_file.hpp"
 #include "common/data/tokenizer_source.hpp"
 
@@ -33,15 +33,13 @@ std::int64_t choose(const at::Tensor& logits, Random& random) {
 // What the model sees first.
 TokenList start_of(const TrainOptions& options, Tokenizer& tokenizer) {
   const std::string& text = options.output.sample;
-  if (options.data.rows == Rows::kChat) return ChatFormat(tokenizer).prompt(text, tokenizer);
+  if (is_encoded(options.data.source)) return tokenizer.encode(text);  // with what surrounds it
   return start_of_document(text, tokenizer);
 }
 
 // The tokens after which a text is over.
-std::set<std::int64_t> ends_of(const TrainOptions& options, const Tokenizer& tokenizer) {
-  std::set<std::int64_t> ends = {tokenizer.end_of_text(), tokenizer.padding()};
-  if (options.data.rows == Rows::kChat) ends.insert(ChatFormat(tokenizer).end_of_message());
-  return ends;
+std::set<std::int64_t> ends_of(const Tokenizer& tokenizer) {
+  return {tokenizer.end_of_text(), tokenizer.padding()};
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const TrainOptions& options) {
@@ -60,7 +58,6 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TrainOptions& options) {
 void check_can_generate(const TrainOptions& options) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
   start_of(options, *tokenizer);
-  ends_of(options, *tokenizer);
 }
 
 std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& forward,
@@ -69,7 +66,7 @@ std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& 
   const Span span("sample");
   const at::NoGradGuard no_grad;
   Random random(derive_seed(options.seed, "sample"));
-  const std::set<std::int64_t> ends = ends_of(options, *tokenizer);
+  const std::set<std::int64_t> ends = ends_of(*tokenizer);
   const TokenList start = start_of(options, *tokenizer);
   std::vector<std::int64_t> tokens;
   for (std::int64_t i = 0; i < start.size(); ++i) tokens.push_back(start[i]);

@@ -8,6 +8,7 @@
 
 #include "common/core/check.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/testing/encoded_bytes.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -69,12 +70,9 @@ TEST(Generate, BeginsAsTheTokenizersDocumentsDo) {
       {"single", {{{"SpecialToken", {{"id", "<|im_start|>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
       {"special_tokens", {{"<|im_start|>", {{"ids", {1}}}}}}};
   TrainOptions options = options_with(folder.write("tokenizer.json", file.dump()), "the");
-  Typist model({271, 0}, 340), chatting({2}, 340);
+  Typist model({271, 0}, 340);
   EXPECT_EQ(generate(model, options), " cat");
   EXPECT_EQ(model.shown(), (std::vector<std::uint32_t>{1, 302}));
-  options.data.rows = Rows::kChat;
-  generate(chatting, options);
-  EXPECT_NE(chatting.shown()[1], 1u);  // its template begins with this token, and only once
 }
 
 TEST(Generate, NeverDrawsATokenThatTheTokenizerLacks) {
@@ -90,18 +88,20 @@ TEST(Generate, NeverDrawsATokenThatTheTokenizerLacks) {
   expect_throws<CheckError>([&] { check_can_generate(options); }, {"too few"});
 }
 
-TEST(Generate, AnswersAUserInAConversation) {
-  TrainOptions options = options_with(kTokenizer, "Hi");
+TEST(Generate, AnswersTheSampleThatWasEncoded) {
+  const TempFolder folder;
+  EncodedParts parts = {.rows = "chat", .mask = {0, 1}};
+  parts.sample = {{"text", "Hi"}, {"tokens", {'<', 'H', 'i', '>'}}};
+  TrainOptions options;
   options.data.rows = Rows::kChat;
-  Typist model({302, 271, 2, 302}, 340);  // "the", " cat", <|im_end|>
-  EXPECT_EQ(generate(model, options), "the cat");
-  std::string shown;
-  const BpeTokenizer tokenizer(kTokenizer);
-  for (const std::uint32_t token : model.shown())
-    shown += token == 1 ? "<" : token == 2 ? ">" : std::string(tokenizer.text_of(token));
-  EXPECT_EQ(shown,
-            "<system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face>\n"
-            "<user\nHi>\n<assistant\n");
+  options.data.source = folder.write("a.bin", encoded_bytes(parts));
+  options.output.sample = "Hi";
+  finalize(options);
+  Typist model({'o', 'h', 256, 'x'}, 258);
+  EXPECT_EQ(generate(model, options), "oh");
+  EXPECT_EQ(model.shown(), (std::vector<std::uint32_t>{'<', 'H', 'i', '>'}));
+  options.output.sample = "Ho";
+  expect_throws<CheckError>([&] { check_can_generate(options); }, {"'Hi'", "./ladder encode"});
 }
 
 TEST(Generate, TokenIdsHaveNoText) {

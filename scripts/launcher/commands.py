@@ -22,11 +22,11 @@ from launcher import (
     scale,
     test,
 )
-from launcher.build import need_release
+from launcher.build import need_release, setup_lock
 from launcher.checkout import ROOT, chosen_kind, owner_of, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
 from launcher.launch import launch, launch_script, split_ranks
-from launcher.libtorch import python
+from launcher.libtorch import need_environment, python
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
 from launcher.processes import become, output_of, script
 from launcher.steps import resolve_step, step_names, take_step, trainer_in
@@ -50,6 +50,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --memory 2GiB --link 50:1    what a rank may hold; latency (µs) and bandwidth (Gbit/s) of its link
   ./ladder export RUN FOLDER       write a run's model as a Hugging Face folder;  --init-from FOLDER starts from one
       --dtype bf16                 in 16 bits
+  ./ladder encode MODEL DATA OUT.bin   token ids of data, with any tokenizer: train with --data OUT.bin
+      --chat                       conversations, in MODEL's chat template;  --pairs: preference pairs
   ./ladder ask RUN…                how many questions that it has not seen a run's model answers in valid SQL
       --prompt TEXT                answer this one: CREATE TABLE …, a new line, a question
   ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
@@ -212,6 +214,15 @@ def export(words: list[str]) -> int:
     become([kind.build / "common/train/ladder_export", *words])
 
 
+def encode(words: list[str]) -> int:
+    program = ROOT / "scripts/encode/encode.py"
+    if not words or {"--help", "-h"} & set(words):
+        become(script(program, *words))
+    with setup_lock():
+        venv = need_environment("encode")
+    become(script(program, *words, python=str(venv / "bin/python")))
+
+
 def script_of_ours(name: str):
     return lambda words: become(script(ROOT / "scripts" / name, *words))
 
@@ -257,7 +268,7 @@ def lighthouse(words: list[str]) -> int:
 
 COMMANDS = {
     "setup": setup, "start": first_hour.run, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
-    "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
+    "encode": encode, "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
     "ask": ask.run, "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run, "predict": predict.run,
     "bug": bug.run, "diff": diff, "doctor": doctor.run, "completion": completion.run, "help": show_help,
 }  # fmt: skip

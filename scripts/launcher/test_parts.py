@@ -333,7 +333,7 @@ def fuzz():
     check("build/fuzz/tests/fuzz/write_seeds", seeds)
     with tempfile.TemporaryDirectory() as folder:
         commands = []
-        for reader in "safetensors token_file text_file tokenizer chat checkpoint message snapshot wire_format model_config weight_index llm_c_file".split():
+        for reader in "safetensors token_file text_file tokenizer encoded checkpoint message snapshot wire_format model_config weight_index llm_c_file".split():
             (found := Path(folder, reader)).mkdir()
             commands.append(
                 [

@@ -11,6 +11,7 @@
 
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/conversations.hpp"
+#include "common/data/encoded_file.hpp"
 #include "common/data/preference_pairs.hpp"
 #include "common/data/text_file.hpp"
 #include "common/data/token_file.hpp"
@@ -28,27 +29,6 @@ namespace {
 struct Input {
   std::string path, bytes;
 };
-
-// A .jsonl file of conversations. The ranges of every row follow one another from its beginning, and
-// are not empty.
-void chat(const Input& file) {
-  static BpeTokenizer tokenizer(LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json");
-  const TokenizedText text = read_jsonl_conversations(file.path, tokenizer);
-  for (std::size_t k = 0; k < text.starts.size(); ++k) {
-    const auto conversation = static_cast<std::int64_t>(k);
-    const std::int64_t length = text.length(conversation);
-    for (const std::int64_t context : {1, 8, 1000}) {
-      const RowTokens row = row_of_conversation(text, conversation, context);
-      std::int64_t place = text.starts[k];
-      for (const TokenRange& range : row.ranges) {
-        must_hold(range.begin == place && range.length > 0);
-        place += range.length;
-      }
-      must_hold(row.length() == std::min(length, context + 1));
-    }
-    must_hold(row_of_conversation(text, conversation, length).num_targets() > 0);
-  }
-}
 
 // The first byte selects a file of a valid checkpoint; the others replace its content.
 void checkpoint(const Input& file) {
@@ -106,7 +86,7 @@ void safetensors(const Input& file) {
 
 // Documents begin in order, and each has its end-of-text token.
 void must_be_whole(const TokenizedText& text) {
-  auto end = text.tokens.size();
+  auto end = std::max(text.tokens.size(), text.end);
   must_hold(text.starts.front() == 0);
   for (auto start = text.starts.rbegin(); start != text.starts.rend(); ++start) {
     must_hold(*start < end);
@@ -116,7 +96,7 @@ void must_be_whole(const TokenizedText& text) {
 
 // Every pair has two rows that fit, with an answer to predict.
 void must_have_rows(const TokenizedText& pairs) {
-  const auto num_tokens = pairs.tokens.size();
+  const auto num_tokens = std::max(pairs.tokens.size(), pairs.end);
   must_hold(pairs.part_ends.back() == num_tokens);
   for (std::int64_t pair = 0; pair < std::ssize(pairs.starts); ++pair) {
     for (const auto answer : {Answer::kChosen, Answer::kRejected}) {
@@ -128,6 +108,33 @@ void must_have_rows(const TokenizedText& pairs) {
         must_hold(text.begin + text.length <= num_tokens);
         must_hold(row.num_targets() >= 1 && row.length() <= context + 1);
       }
+    }
+  }
+}
+
+// What ./ladder encode writes. The ranges of every row follow one another from its beginning, and are
+// not empty.
+void encoded(const Input& file) {
+  must_hold(is_encoded(file.path) || file.bytes.find("ladder_tokens") != 2);
+  const EncodedFile encoded(file.path);
+  const TokenizedText text = encoded.boundaries();
+  const auto tokenizer = encoded.open();
+  std::string all;
+  for (std::int64_t token = 0; token < tokenizer->vocab_size(); ++token)
+    all += tokenizer->text_of(static_cast<std::uint32_t>(token));
+  reads_or_refuses([&] { TokenFile(file.path, tokenizer->vocab_size()); });
+  if (encoded.rows() == Rows::kPairs) must_have_rows(text);
+  if (encoded.rows() != Rows::kChat) return must_be_whole(text);
+  for (std::size_t k = 0; k < text.starts.size(); ++k) {
+    const auto conversation = static_cast<std::int64_t>(k);
+    for (const std::int64_t context : {1, 8, 1000}) {
+      const RowTokens row = row_of_conversation(text, conversation, context);
+      std::int64_t place = text.starts[k];
+      for (const TokenRange& range : row.ranges) {
+        must_hold(range.begin == place && range.length > 0);
+        place += range.length;
+      }
+      must_hold(row.length() == std::min(text.length(conversation), context + 1));
     }
   }
 }
@@ -169,15 +176,9 @@ void tokenizer(const Input& file) {
 }
 
 const std::map<std::string, std::function<void(const Input&)>> kReaders = {
-    {"chat", chat},
-    {"checkpoint", checkpoint},
-    {"llm_c_file", llm_c_file},
-    {"model_config", model_config},
-    {"safetensors", safetensors},
-    {"text_file", text_file},
-    {"token_file", token_file},
-    {"tokenizer", tokenizer},
-    {"weight_index", weight_index}};
+    {"checkpoint", checkpoint},     {"encoded", encoded},         {"llm_c_file", llm_c_file},
+    {"model_config", model_config}, {"safetensors", safetensors}, {"text_file", text_file},
+    {"token_file", token_file},     {"tokenizer", tokenizer},     {"weight_index", weight_index}};
 
 std::function<void(const Input&)> reader;
 

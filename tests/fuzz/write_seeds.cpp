@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "common/core/check.hpp"
+#include "common/testing/encoded_bytes.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
@@ -75,11 +76,13 @@ void write_tokenizer_seeds(const fs::path& folder) {
       R"("<|endoftext|>"}},{"Sequence":{"id":"A"}}],"special_tokens":{"<|endoftext|>":{"ids":)"
       R"([2]}}}]},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","ignore_merges":true,"vocab":{"a":0,"aa":1},"merges":)"
       R"([["a","a"]]}})");
-  write(
-      folder / "chat" / "chat",
-      R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"\u00e9 "}]})"
-      "\n"
-      R"({"messages":[{"role":"system","content":""},{"role":"assistant","content":"<|im_end|>"}]})");
+  write(folder / "encoded" / "documents", encoded_bytes({}));
+  EncodedParts parts = {
+      .rows = "chat", .starts = {0, 2}, .tokens = {97, 98, 99, 256}, .mask = {0, 1, 0, 1}};
+  parts.sample = {{"text", "Hi"}, {"tokens", {7, 8}}};
+  write(folder / "encoded" / "chat", encoded_bytes(parts));
+  write(folder / "encoded" / "pairs",
+        encoded_bytes({.rows = "pairs", .starts = {0, 1, 2}, .tokens = {97, 98, 99}}));
 }
 
 void write_checkpoint_seeds(const fs::path& folder) {

@@ -1,6 +1,7 @@
 #include "tests/parity/configurations.hpp"
 
 #include "common/core/check.hpp"
+#include "common/testing/encoded_bytes.hpp"
 #include "common/train/start.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 
@@ -66,15 +67,20 @@ Texts::Texts(const TempFolder& folder) {
   }
   windows = folder.write("text.txt", text);
   documents = folder.write("documents.jsonl", lines);
-  lines.clear();
   // Every other one, and all of 16 in a row, are cut off before the assistant's answer.
+  EncodedParts talks = {.rows = "chat", .starts = {}, .tokens = {}};
   for (int i = 0; i < 100; ++i) {
     const bool is_whole = i % 2 == 0 && i / 16 != 1;
-    lines += concat(R"({"messages": [{"role": "system", "content": ")",
-                    std::string(is_whole ? 1 : 40, 'x'),
-                    R"("}, {"role": "assistant", "content": ")", i, "th\"}]}\n");
+    const std::string shown = concat("a question", std::string(is_whole ? 1 : 40, 'x'), "?");
+    const std::string said = concat(i, "th");
+    talks.starts.push_back(std::ssize(talks.tokens));
+    talks.tokens.insert(talks.tokens.end(), shown.begin(), shown.end());
+    talks.tokens.insert(talks.tokens.end(), said.begin(), said.end());
+    talks.tokens.push_back(ByteTokenizer::kEndOfText);
+    talks.mask.insert(talks.mask.end(), shown.size(), 0);
+    talks.mask.insert(talks.mask.end(), said.size() + 1, 1);
   }
-  chat = folder.write("chat.jsonl", lines);
+  chat = folder.write("chat.bin", encoded_bytes(talks));
 }
 
 TrainOptions options_of(const Configuration& configuration, const Texts& texts) {
@@ -96,8 +102,6 @@ TrainOptions options_of(const Configuration& configuration, const Texts& texts) 
   options.data.source = configuration.rows == Rows::kWindows     ? texts.windows
                         : configuration.rows == Rows::kDocuments ? texts.documents
                                                                  : texts.chat;
-  if (configuration.rows == Rows::kChat)
-    options.data.tokenizer = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";
   options.data.validation_source = options.data.source;
   options.data.validation_samples = 14;
   options.data.tail = configuration.tail;

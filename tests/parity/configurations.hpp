@@ -41,7 +41,7 @@ struct Texts {
   explicit Texts(const TempFolder& folder);
   std::string windows;    // .txt
   std::string documents;  // .jsonl
-  std::string chat;       // .jsonl
+  std::string chat;       // .bin
 };
 
 // Finalized options for any step: 12 steps, a bit more than one epoch, for up to 4 ranks.

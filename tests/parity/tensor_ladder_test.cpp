@@ -55,7 +55,7 @@ TrainOptions cut(TrainOptions options, const Cut& cut) {
   options.model.channels = is_in_threes ? 48 : 40;
   options.model.product_parts = cut.parts;
   options.model.layers = 2;
-  if (options.data.rows != Rows::kChat) options.data.vocab_size = 261;  // divides into 3 parts only
+  options.data.vocab_size = 261;  // divides into 3 parts only
   options.set<TensorOptions>() = {cut.tensor_ranks, cut.cuts_rows};
   options.set<PipelineOptions>().num_stages = cut.stages;
   options.given.insert("product-parts");

@@ -10,6 +10,7 @@
 
 #include "common/core/check.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/data/dataset.hpp"
 #include "common/data/mapped_file.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/testing/expect_throws.hpp"
@@ -130,7 +131,6 @@ TEST_F(BpeFilesTest, APostProcessorSaysWhatBeginsAndEndsAText) {
   const BpeTokenizer word = open(template_of({"the", ""}));  // which text has from then on
   EXPECT_EQ(word.begin_of_text(), 302u);
   EXPECT_EQ(word.text_of(302), "");
-  EXPECT_EQ(word.special("the"), 302u);
 
   expect_refused(with({{"type", "BertProcessing"}}), "BertProcessing is not supported");
   expect_refused(with(sequence({start, start})), "adds both \"<|im_start|>\" and");
@@ -429,6 +429,36 @@ TEST_F(BpeFilesTest, FilesAreReadOnceAndBeforeATokenizerIsOpened) {
   fs::remove(options.tokenizer);
   EXPECT_EQ(open_tokenizer(options)->name(), name);
   EXPECT_EQ(tokenizer_path(options), options.tokenizer);
+}
+
+// Text, the corpus and token ids are all of the tokenizer that is named.
+TEST_F(BpeFilesTest, DataOfEveryKindHaveItsTokens) {
+  DataOptions text = with_tokenizer({.source = folder_.write("a.txt", "the cat"),
+                                     .tokenizer = write([](json&) {}),
+                                     .context = 2});
+  const std::string name = open_tokenizer(text)->name();
+  const Dataset windows = Dataset::open_training(text);
+  EXPECT_EQ(windows.num_tokens(), 3);
+  EXPECT_EQ(windows.vocab_size(), 340);
+  EXPECT_EQ(windows.tokenizer(), name);
+  EXPECT_EQ(windows.text_of_targets(1).num_bytes, 4);            // " cat" and the end of text
+  text.source = folder_.write("b.txt", "the cat<|endoftext|>");  // which ends only once
+  EXPECT_EQ(Dataset::open_training(text).num_tokens(), 3);
+  text.source = folder_.write("a.bin", bytes_of<std::uint16_t>({302, 271, 0}));
+  EXPECT_EQ(Dataset::open_training(text).tokenizer(), name);
+  EXPECT_EQ(Dataset::open_training(text).text_of_targets(1).num_bytes, 4);
+  text.source = folder_.write("b.bin", "\xff\xff");
+  EXPECT_THROW(Dataset::open_training(text), CheckError);
+  text.source = "corpus";
+  text.rows = Rows::kDocuments;
+  text.context = 300;
+  EXPECT_LT(Dataset::open_training(text).num_tokens(), Dataset::open_training({}).num_tokens());
+}
+
+TEST_F(BpeFilesTest, WhatIsNotSupportedCanBeEncodedByPython) {
+  const std::string path = write([](json& file) { file["normalizer"] = {{"type", "NFKC"}}; });
+  expect_throws<CheckError>([&] { with_tokenizer({.tokenizer = path}); },
+                            {"NFKC is not supported", "./ladder encode"});
 }
 
 }  // namespace

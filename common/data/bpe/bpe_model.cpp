@@ -41,23 +41,16 @@ BpeModel::BpeModel(const BpeDescription& description) {
     const bool is_new = merges_.emplace(pair, static_cast<std::int64_t>(merged_.size()) - 1).second;
     check(is_new, description.file, ": the merge \"", left, " ", right, "\" occurs twice");
   }
-  num_bytes_.resize(static_cast<std::size_t>(description.vocab_size));
-  for (const auto& [letters, token] : vocabulary) {
-    const auto bytes = bytes_of_letters(letters);
-    if (!bytes) continue;
-    num_bytes_.at(token) = bytes->size();
-    if (description.ignores_merges) whole_pieces_.emplace(*bytes, token);
-  }
+  if (!description.ignores_merges) return;
+  for (const auto& [letters, token] : vocabulary)
+    if (const auto bytes = bytes_of_letters(letters)) whole_pieces_.emplace(*bytes, token);
 }
 
-void BpeModel::encode(std::string_view piece, TokenList& tokens, std::vector<TextSpan>* spans) {
-  if (const auto whole = whole_pieces_.find(piece); whole != whole_pieces_.end()) {
-    if (spans != nullptr) spans->push_back({0, std::ssize(piece)});
+void BpeModel::encode(std::string_view piece, TokenList& tokens) {
+  if (const auto whole = whole_pieces_.find(piece); whole != whole_pieces_.end())
     return tokens.push_back(whole->second);
-  }
   const auto append = [&](std::span<const std::uint32_t> found) {
     for (const std::uint32_t token : found) tokens.push_back(token);
-    if (spans != nullptr) append_spans(piece, found, *spans);
   };
   if (const auto cached = cache_.find(piece); cached != cache_.end())
     return append(std::span(cached_tokens_).subspan(cached->second.begin, cached->second.count));
@@ -66,19 +59,6 @@ void BpeModel::encode(std::string_view piece, TokenList& tokens, std::vector<Tex
   if (piece.size() > kMostCachedBytes || cache_.size() == kMostCachedPieces) return;
   cache_.emplace(piece, CachedTokens{cached_tokens_.size(), scratch_.size()});
   cached_tokens_.insert(cached_tokens_.end(), scratch_.begin(), scratch_.end());
-}
-
-void BpeModel::append_spans(std::string_view piece, std::span<const std::uint32_t> tokens,
-                            std::vector<TextSpan>& spans) const {
-  std::size_t place = 0;
-  for (const std::uint32_t token : tokens) {
-    while (!has_token(piece[place])) ++place;
-    TextSpan span = {static_cast<std::int64_t>(place)};
-    for (std::size_t rest = num_bytes_[token]; rest > 0; ++place)
-      if (has_token(piece[place])) --rest;
-    span.end = static_cast<std::int64_t>(place);
-    spans.push_back(span);
-  }
 }
 
 void BpeModel::merge_bytes(std::string_view piece, std::vector<std::uint32_t>& tokens) {

@@ -25,10 +25,9 @@ class BpeModel {
   // occurs twice.
   explicit BpeModel(const BpeDescription& description);
 
-  // Appends the tokens of one piece of the text and, unless `spans` is null, where in the piece each
-  // comes from. A byte that the vocabulary lacks is left out, as in Python's `tokenizers`;
-  // vocabularies in use have all that UTF-8 needs.
-  void encode(std::string_view piece, TokenList& tokens, std::vector<TextSpan>* spans = nullptr);
+  // Appends the tokens of one piece of the text. A byte that the vocabulary lacks is left out, as in
+  // Python's `tokenizers`; vocabularies in use have all that UTF-8 needs.
+  void encode(std::string_view piece, TokenList& tokens);
 
  private:
   struct Hash {
@@ -50,17 +49,11 @@ class BpeModel {
     const auto found = merges_.find(pair_of(left, right));
     return found == merges_.end() ? -1 : found->second;
   }
-  bool has_token(char byte) const { return token_of_byte_[static_cast<unsigned char>(byte)] >= 0; }
   void merge_bytes(std::string_view piece, std::vector<std::uint32_t>& tokens);
-  // `tokens` are all of the piece's. Spans need not be kept in the cache, because a token tells of
-  // how many bytes it was merged.
-  void append_spans(std::string_view piece, std::span<const std::uint32_t> tokens,
-                    std::vector<TextSpan>& spans) const;
 
   std::array<std::int64_t, 256> token_of_byte_;             // -1: none
   std::unordered_map<std::uint64_t, std::int64_t> merges_;  // of two tokens; its place in the list
   std::vector<std::uint32_t> merged_;                       // what the merge at this place makes
-  std::vector<std::size_t> num_bytes_;                      // that a token stands for, by its id
   ByText<std::uint32_t> whole_pieces_;                      // if these ignore merges
   ByText<CachedTokens> cache_;
   std::vector<std::uint32_t> cached_tokens_;

@@ -1,7 +1,6 @@
 #include "common/data/bpe/bpe_tokenizer.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
@@ -19,7 +18,7 @@ std::vector<AddedToken> tokens_of_search(const BpeDescription& description, bool
   if (!is_next || !description.is_nfc) return tokens;
   std::unordered_map<std::string, std::uint32_t> ids;
   for (AddedToken& token : tokens) {
-    token.content = normal_form_c(token.content).text;
+    token.content = normal_form_c(token.content);
     const auto [other, is_new] = ids.emplace(token.content, token.id);
     check(is_new, description.file, ": the added tokens ", other->second, " and ", token.id,
           " are both \"", token.content, "\" in normal form C");
@@ -68,12 +67,6 @@ std::string hash_of(const BpeDescription& description) {
   return hash.digest();
 }
 
-void append(std::uint32_t token, std::int64_t begin, std::string_view found, TokenList& tokens,
-            std::vector<TextSpan>* spans) {
-  tokens.push_back(token);
-  if (spans != nullptr) spans->push_back({begin, begin + std::ssize(found)});
-}
-
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(const std::filesystem::path& path)
@@ -82,7 +75,6 @@ BpeTokenizer::BpeTokenizer(const std::filesystem::path& path)
 BpeTokenizer::BpeTokenizer(const BpeDescription& description)
     : model_(description),
       is_nfc_(description.is_nfc),
-      added_(description.added),
       added_first_(tokens_of_search(description, /*is_next=*/false)),
       added_next_(tokens_of_search(description, /*is_next=*/true)),
       texts_(texts_of(description)),
@@ -105,78 +97,38 @@ BpeTokenizer::BpeTokenizer(const BpeDescription& description)
   }
 }
 
-std::optional<std::uint32_t> BpeTokenizer::special(std::string_view name) const {
-  const auto found = std::ranges::find(added_, name, &AddedToken::content);
-  return found != added_.end() && found->is_special ? std::optional(found->id) : std::nullopt;
-}
-
-void BpeTokenizer::encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) {
+void BpeTokenizer::encode(std::string_view text, TokenList& tokens) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // the engine counts in int
   check(text.size() <= kMostBytes, "a text of ", text.size(),
         " bytes is longer than a GiB; cut it ",
         "into documents (.jsonl), or encode it once (.bin)");
   std::string buffer;
-  const std::string_view whole = well_formed_utf8(text, buffer);
-  const auto begin_of = [&](std::string_view part) { return part.data() - whole.data(); };
   added_first_.split(
-      whole, [&](std::string_view part) { encode_between(part, begin_of(part), tokens, spans); },
-      [&](std::uint32_t token, std::string_view found) {
-        append(token, begin_of(found), found, tokens, spans);
-      });
+      well_formed_utf8(text, buffer), [&](std::string_view part) { encode_between(part, tokens); },
+      [&](std::uint32_t token, std::string_view) { tokens.push_back(token); });
 }
 
-void BpeTokenizer::encode_between(std::string_view source, std::int64_t begin, TokenList& tokens,
-                                  std::vector<TextSpan>* spans) {
-  std::optional<NormalForm> form;
-  if (is_nfc_) form = normal_form_c(source);
-  const std::string_view text = form ? form->text : source;
-  const std::size_t known = spans == nullptr ? 0 : spans->size();
-  const auto begin_of = [&](std::string_view part) { return part.data() - text.data(); };
+void BpeTokenizer::encode_between(std::string_view source, TokenList& tokens) {
+  const std::string form = is_nfc_ ? normal_form_c(source) : std::string();
   added_next_.split(
-      text,
-      [&](std::string_view part) {
-        encode_piece({part, begin_of(part)}, 0, tokens, spans);
-      },
-      [&](std::uint32_t token, std::string_view found) {
-        append(token, begin_of(found), found, tokens, spans);
-      });
-  if (spans == nullptr) return;
-  for (TextSpan& span : std::span(*spans).subspan(known)) {
-    if (form) span = form->source_of(span);
-    span = {begin + span.begin, begin + span.end};
-  }
+      is_nfc_ ? form : source, [&](std::string_view part) { encode_piece(part, 0, tokens); },
+      [&](std::uint32_t token, std::string_view) { tokens.push_back(token); });
 }
 
-void BpeTokenizer::encode_piece(Piece piece, std::size_t stage, TokenList& tokens,
-                                std::vector<TextSpan>* spans) {
-  if (stage == stages_.size()) {
-    const std::size_t known = spans == nullptr ? 0 : spans->size();
-    model_.encode(piece.text, tokens, spans);
-    const std::int64_t added = piece.has_added_space ? 1 : 0;
-    if (spans == nullptr) return;
-    for (TextSpan& span : std::span(*spans).subspan(known))
-      span = {piece.begin + std::max<std::int64_t>(span.begin - added, 0),
-              piece.begin + std::max<std::int64_t>(span.end - added, 1)};
-    return;
-  }
+void BpeTokenizer::encode_piece(std::string_view piece, std::size_t stage, TokenList& tokens) {
+  if (stage == stages_.size()) return model_.encode(piece, tokens);
   Stage& here = stages_[stage];
   std::string with_space;
-  if (here.adds_prefix_space && !piece.text.starts_with(' ')) {
-    with_space.assign(1, ' ').append(piece.text);
-    piece = {with_space, piece.begin, true};
-  }
+  if (here.adds_prefix_space && !piece.starts_with(' '))
+    piece = with_space.assign(1, ' ').append(piece);
   const auto next = [&](std::string_view part, bool is_match) {
     if (here.removed == (is_match ? Removed::kMatches : Removed::kBetweenMatches)) return;
-    const std::int64_t begin = part.data() - piece.text.data();
-    const bool is_first = begin == 0;
-    const std::int64_t added = piece.has_added_space && !is_first ? 1 : 0;
-    encode_piece({part, piece.begin + begin - added, piece.has_added_space && is_first}, stage + 1,
-                 tokens, spans);
+    encode_piece(part, stage + 1, tokens);
   };
   if (here.pattern) {
-    here.pattern->split(piece.text, next);
+    here.pattern->split(piece, next);
   } else {
-    next(piece.text, /*is_match=*/true);
+    next(piece, /*is_match=*/true);
   }
 }
 

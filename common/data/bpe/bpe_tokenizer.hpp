@@ -24,13 +24,12 @@ class BpeTokenizer : public Tokenizer {
 
   using Tokenizer::encode;
   // Throws CheckError for a text of more than a GiB.
-  void encode(std::string_view text, TokenList& tokens, std::vector<TextSpan>* spans) override;
+  void encode(std::string_view text, TokenList& tokens) override;
   std::string_view text_of(std::uint32_t token) const override { return texts_.at(token); }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
   std::uint32_t end_of_text() const override { return end_of_text_; }
   std::optional<std::uint32_t> begin_of_text() const override { return begin_of_text_; }
   std::uint32_t padding() const override { return padding_; }
-  std::optional<std::uint32_t> special(std::string_view name) const override;
   std::string name() const override { return name_; }  // "bpe " and a hash
 
  private:
@@ -39,21 +38,13 @@ class BpeTokenizer : public Tokenizer {
     std::optional<SplitPattern> pattern;
     Removed removed;
   };
-  struct Piece {
-    std::string_view text;
-    std::int64_t begin = 0;  // in the text that is encoded between added tokens
-    bool has_added_space = false;
-  };
-  // Encodes what is between tokens that are found as they are written. It begins there in the text.
-  void encode_between(std::string_view source, std::int64_t begin, TokenList& tokens,
-                      std::vector<TextSpan>* spans);
+  // Encodes what is between tokens that are found as they are written.
+  void encode_between(std::string_view source, TokenList& tokens);
   // Cuts the piece by this stage and those after it, and encodes what comes out.
-  void encode_piece(Piece piece, std::size_t stage, TokenList& tokens,
-                    std::vector<TextSpan>* spans);
+  void encode_piece(std::string_view piece, std::size_t stage, TokenList& tokens);
 
   BpeModel model_;
   bool is_nfc_;
-  std::vector<AddedToken> added_;
   AddedTokenSearch added_first_, added_next_;
   std::vector<Stage> stages_;
   std::vector<std::string> texts_;  // by id

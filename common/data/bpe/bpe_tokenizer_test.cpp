@@ -49,71 +49,6 @@ BpeTokenizer tokenizer_after(const TempFolder& folder, const Change& change) {
   return BpeTokenizer(folder.write("tokenizer.json", file.dump()));
 }
 
-// What a token stands for is the text that it comes from, but for a space before a piece and for
-// bytes that the vocabulary lacks.
-TEST(BpeTokenizer, SaysWhereInTheTextATokenComesFrom) {
-  const std::vector<std::string> texts = {"",
-                                          "the cat sat",
-                                          " the  cat",
-                                          "assistant\nHi",
-                                          "\n\n a<|im_end|>\n<|im_start|>user\nx12y",
-                                          "<|endoftext|><|im_end|>é中😀 7 8\n",
-                                          "12345",
-                                          "SELECT name\n\tFROM\n"};
-  const auto prefix = [](nlohmann::json& file) {
-    file["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true;
-  };
-  const auto lacking = [&](nlohmann::json& file) {
-    prefix(file);
-    for (const char* letter : {"Ċ", "s"}) {
-      file["model"]["vocab"][concat("no ", letter)] = file["model"]["vocab"][letter];
-      file["model"]["vocab"].erase(letter);
-    }
-    auto& merges = file["model"]["merges"];
-    std::erase_if(*merges.get_ptr<nlohmann::json::array_t*>(),
-                  [](const nlohmann::json& merge) { return merge[0] == "s" || merge[1] == "s"; });
-  };
-  const TempFolder folder;
-  std::vector<BpeTokenizer> tokenizers;
-  tokenizers.emplace_back(kFixture);
-  tokenizers.push_back(tokenizer_after(folder, prefix));
-  tokenizers.push_back(tokenizer_after(folder, lacking));
-  std::int64_t num_prefixed = 0, num_lacking = 0;
-  for (BpeTokenizer& tokenizer : tokenizers) {
-    const bool lacks_bytes = &tokenizer == &tokenizers.back();
-    for (const std::string& text : texts) {
-      for (int i = 0; i < 2; ++i) {  // the second time comes from the cache
-        TokenList tokens(tokenizer.vocab_size());
-        std::vector<TextSpan> spans;
-        tokenizer.encode(text, tokens, &spans);
-        EXPECT_EQ(tokens.ids(), tokenizer.encode(text).ids());
-        ASSERT_EQ(std::ssize(spans), tokens.size());
-        TextSpan last;
-        for (std::size_t k = 0; k < spans.size(); ++k) {
-          const TextSpan span = spans[k];
-          ASSERT_LT(span.begin, span.end) << text;
-          std::string from = text.substr(static_cast<std::size_t>(span.begin),
-                                         static_cast<std::size_t>(span.end - span.begin));
-          const std::uint32_t token = tokens[static_cast<std::int64_t>(k)];
-          const std::string stands_for(tokenizer.text_of(token));
-          if (lacks_bytes)
-            num_lacking += std::erase_if(from, [](char c) { return c == 's' || c == '\n'; });
-          if (stands_for.empty()) {
-            EXPECT_THAT(from, ::testing::MatchesRegex("<\\|.*\\|>")) << text;
-          } else if (from != stands_for) {
-            ++num_prefixed;
-            EXPECT_TRUE(stands_for == " " + from || stands_for == " ") << text << k;
-          }
-          EXPECT_TRUE(last.begin <= span.begin && last.end <= span.end) << text;
-          last = span;
-        }
-      }
-    }
-  }
-  EXPECT_GT(num_prefixed, 0);
-  EXPECT_GT(num_lacking, 0);
-}
-
 json added_token(std::uint32_t id, const char* content, bool is_normalized) {
   return {{"id", id}, {"content", content}, {"special", false}, {"normalized", is_normalized}};
 }
@@ -126,21 +61,14 @@ TEST(BpeTokenizer, ReadsTextInNormalFormC) {
     file["added_tokens"].push_back(added_token(341, "a\u030a", /*is_normalized=*/false));
   };
   BpeTokenizer tokenizer = tokenizer_after(folder, change);
-  const auto expect = [&](const std::string& text, const Ids& ids,
-                          const std::vector<TextSpan>& spans) {
-    TokenList tokens(tokenizer.vocab_size());
-    std::vector<TextSpan> found;
-    tokenizer.encode(text, tokens, &found);
-    EXPECT_EQ(tokens.ids(), ids) << text;
-    EXPECT_EQ(found, spans) << text;
+  const auto expect = [&](const std::string& text, const Ids& ids) {
+    EXPECT_EQ(tokenizer.encode(text).ids(), ids) << text;
   };
-  expect("cafe\u0301", {327, 130, 105}, {{0, 3}, {3, 6}, {3, 6}});
-  expect("cafe", {327, 71}, {{0, 3}, {3, 4}});
-  expect("c\u00e1t ca\u0301t", {340, 223, 340}, {{0, 4}, {4, 5}, {5, 10}});
-  expect("\u212b a\u030a\u0323", {130, 230, 223, 341, 139, 99},
-         {{0, 3}, {0, 3}, {3, 4}, {4, 7}, {7, 8}, {8, 9}});
-  expect("<|im_start|>\u0301<|im_end|>\u0301", {1, 139, 226, 2, 139, 226},
-         {{0, 12}, {12, 13}, {13, 14}, {14, 24}, {24, 25}, {25, 26}});
+  expect("cafe\u0301", {327, 130, 105});
+  expect("cafe", {327, 71});
+  expect("c\u00e1t ca\u0301t", {340, 223, 340});
+  expect("\u212b a\u030a\u0323", {130, 230, 223, 341, 139, 99});
+  expect("<|im_start|>\u0301<|im_end|>\u0301", {1, 139, 226, 2, 139, 226});
   const auto twice = [&](json& file) {
     change(file);
     file["added_tokens"].push_back(added_token(342, "c\u00e1t", /*is_normalized=*/true));
@@ -188,8 +116,6 @@ TEST(BpeTokenizer, KnowsItsSpecialTokens) {
   EXPECT_EQ(tokenizer.vocab_size(), 340);
   EXPECT_EQ(tokenizer.end_of_text(), 0u);
   EXPECT_EQ(tokenizer.padding(), 0u);
-  EXPECT_EQ(tokenizer.special("<|im_end|>"), 2u);
-  EXPECT_EQ(tokenizer.special("the"), std::nullopt);
   EXPECT_EQ(tokenizer.text_of(2), "");
   EXPECT_EQ(tokenizer.text_of(302), "the");
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "common/core/check.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/data/encoded_file.hpp"
 
 namespace ladder {
 
@@ -12,7 +14,7 @@ namespace {
 
 class BpeFiles final : public TokenizerFiles {
  public:
-  explicit BpeFiles(const fs::path& path) : path_(path), description_(read_bpe_files(path)) {}
+  explicit BpeFiles(const fs::path& path) : path_(path), description_(read(path)) {}
   std::unique_ptr<Tokenizer> open() const override {
     return std::make_unique<BpeTokenizer>(description_);
   }
@@ -20,6 +22,19 @@ class BpeFiles final : public TokenizerFiles {
   const BpeDescription& description() const { return description_; }
 
  private:
+  static BpeDescription read(const fs::path& path) {
+    try {
+      return read_bpe_files(path);
+    } catch (const CheckError& error) {
+      const std::string problem = error.what();
+      throw CheckError(problem.find("support") == std::string::npos
+                           ? problem
+                           : problem +
+                                 ". ./ladder encode makes token ids of your data with any "
+                                 "tokenizer: see ./ladder encode --help");
+    }
+  }
+
   fs::path path_;
   BpeDescription description_;
 };
@@ -56,6 +71,11 @@ bool has_tokens_of_bytes(const BpeDescription& description) {
 }  // namespace
 
 std::shared_ptr<const TokenizerFiles> read_tokenizer(const DataOptions& options) {
+  if (is_encoded(options.source)) {
+    check_usage(options.tokenizer == "auto", "--tokenizer ", options.tokenizer, ": ",
+                options.source, " brings the tokenizer that it was encoded with; leave it out");
+    return std::make_shared<const EncodedFile>(options.source);
+  }
   const fs::path path = named_path(options);
   if (path.empty()) return nullptr;
   const auto files = std::make_shared<const BpeFiles>(path);
@@ -63,7 +83,7 @@ std::shared_ptr<const TokenizerFiles> read_tokenizer(const DataOptions& options)
 }
 
 bool is_tokenizer_named(const DataOptions& options) {
-  return options.tokenizer == "bytes" || !named_path(options).empty();
+  return options.tokenizer == "bytes" || is_encoded(options.source) || !named_path(options).empty();
 }
 
 }  // namespace ladder

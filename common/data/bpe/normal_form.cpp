@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <span>
+#include <vector>
 
 #include "common/core/check.hpp"
 
@@ -91,14 +92,10 @@ void append_normal_form(std::vector<Character> characters, std::string& text) {
   }
 }
 
-bool is_inside_character(std::string_view text, std::size_t place) {
-  return place < text.size() && (static_cast<unsigned char>(text[place]) & 0xc0) == 0x80;
-}
-
 }  // namespace
 
-NormalForm normal_form_c(std::string_view text) {
-  NormalForm form;
+std::string normal_form_c(std::string_view text) {
+  std::string form;
   std::vector<Character> characters;  // of the part from `begin` to `end`
   for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
     characters.assign(1, read_character(text, end));
@@ -108,37 +105,13 @@ NormalForm normal_form_c(std::string_view text) {
       if (!may_join(character)) break;
       characters.push_back(character);
     }
-    const std::string_view source = text.substr(begin, end - begin);
     if (is_alone || (characters.size() == 1 && characters[0] < 0xc0)) {
-      form.text += source;
-      continue;
+      form += text.substr(begin, end - begin);
+    } else {
+      append_normal_form(characters, form);
     }
-    const std::size_t place = form.text.size();
-    append_normal_form(characters, form.text);
-    const std::string_view made = std::string_view(form.text).substr(place);
-    if (made == source) continue;
-    std::size_t same =
-        static_cast<std::size_t>(std::ranges::mismatch(made, source).in1 - made.begin());
-    while (is_inside_character(made, same)) --same;
-    const auto span = [&](std::size_t first, std::size_t last) {
-      return TextSpan{static_cast<std::int64_t>(first + same), static_cast<std::int64_t>(last)};
-    };
-    form.changes.push_back({span(place, form.text.size()), span(begin, end)});
   }
   return form;
-}
-
-TextSpan NormalForm::source_of(TextSpan here) const {
-  const auto source_of_byte = [&](std::int64_t place) {
-    const auto after = std::ranges::upper_bound(
-        changes, place, {}, [](const Change& change) { return change.here.begin; });
-    if (after == changes.begin()) return TextSpan{place, place + 1};
-    const Change& last = *std::prev(after);
-    if (place < last.here.end) return last.source;
-    const std::int64_t shift = last.source.end - last.here.end;
-    return TextSpan{place + shift, place + shift + 1};
-  };
-  return {source_of_byte(here.begin).begin, source_of_byte(here.end - 1).end};
 }
 
 }  // namespace ladder

@@ -7,24 +7,10 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
-
-#include "common/data/tokenizer.hpp"
 
 namespace ladder {
 
-struct NormalForm {
-  struct Change {
-    TextSpan here, source;  // neither is empty
-  };
-  std::string text;
-  std::vector<Change> changes;  // in order; all else is as in the source
-
-  // Where in the source these bytes come from. Each byte of a change comes from its whole source.
-  TextSpan source_of(TextSpan here) const;
-};
-
 // `text` is well-formed UTF-8. Takes O(n log n).
-NormalForm normal_form_c(std::string_view text);
+std::string normal_form_c(std::string_view text);
 
 }  // namespace ladder

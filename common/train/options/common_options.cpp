@@ -115,8 +115,8 @@ void declare_data(OptionTable& t, TrainOptions& o) {
   t.heading("Data");
   t.value(
       "--data", o.data.source,
-      "corpus (built in), or a file: .txt, .jsonl (documents; with --rows chat, conversations), "
-      ".bin (nanoGPT, llm.c)");
+      "corpus (built in), or a file: .txt, .jsonl (documents), .bin (token ids of ./ladder encode, "
+      "nanoGPT or llm.c)");
   t.value("--val-data", o.data.validation_source,
           "validation data of the same kinds; the corpus has its own")
       .only("--eval-every", is_validated)

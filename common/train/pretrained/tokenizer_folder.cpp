@@ -7,6 +7,7 @@
 #include "common/core/json.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/bpe/byte_alphabet.hpp"
+#include "common/data/encoded_file.hpp"
 #include "common/data/tokenizer.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -26,7 +27,7 @@ constexpr const char* kFiles[] = {
     "tokenizer.json",          "vocab.json",        "merges.txt",          "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", kGenerationConfig};
 
-constexpr std::uintmax_t kMostSettingsBytes = 1 << 20;
+constexpr std::uintmax_t kMostSettingsBytes = 1 << 20, kMostTokenizerBytes = 1 << 28;
 
 nlohmann::json settings_in(const fs::path& path) {
   const auto settings = parse_sorted_json(read_text_file(path, kMostSettingsBytes), path);
@@ -51,6 +52,26 @@ void check_is_kept(const fs::path& kept, const DataOptions& data, const std::str
   check(BpeTokenizer(kept).name() == open_tokenizer(data)->name(), kept.string(),
         ": holds another tokenizer than this run's, ", tokenizer_path(data).string(), way_out);
   generation_tokens(kept);
+}
+
+// Of a tokenizer that nobody here can read.
+std::string name_of_files(const fs::path& folder) {
+  std::map<std::string, std::string> contents;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder))
+    contents[file.path().filename()] = read_text_file(file.path(), kMostTokenizerBytes);
+  return name_of_encoded({contents.begin(), contents.end()});
+}
+
+void keep_encoded(const EncodedFile& encoded, const fs::path& kept) {
+  const std::string name = encoded.open()->name();
+  if (!fs::exists(kept)) {
+    PartialFolder partial(kept);
+    for (const auto& [file, bytes] : encoded.files())
+      write_text_file(partial.path() / file, std::string(bytes));
+    partial.complete();
+  }
+  check(name_of_files(kept) == name, kept.string(), ": holds another tokenizer than this run's, ",
+        "with which its data were encoded: remove it, or choose another --out");
 }
 
 fs::path run_of(const fs::path& checkpoint) {
@@ -106,6 +127,8 @@ void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
 }
 
 void keep_tokenizer(const DataOptions& data, const fs::path& run) {
+  if (const auto* encoded = dynamic_cast<const EncodedFile*>(data.tokenizer_files.get()))
+    return keep_encoded(*encoded, run / "tokenizer");
   const fs::path from = tokenizer_path(data);
   if (from.empty()) return;
   const fs::path kept = run / "tokenizer";
@@ -127,7 +150,7 @@ fs::path kept_tokenizer(const fs::path& checkpoint, const std::string& name) {
   const fs::path kept = run_of(checkpoint) / "tokenizer";
   check(fs::is_directory(kept), kept.string(), ": is missing. ", checkpoint.string(),
         " was trained with the tokenizer '", name, "', whose files its run keeps there");
-  const std::string found = BpeTokenizer(kept).name();
+  const std::string found = is_of_encoded(name) ? name_of_files(kept) : BpeTokenizer(kept).name();
   check(found == name, kept.string(), ": holds the tokenizer '", found, "', but ",
         checkpoint.string(), " was trained with '", name, "'");
   return kept;

@@ -1,0 +1,281 @@
+"""Token ids of texts, conversations and preference pairs, by the tokenizer and the chat template of a folder."""
+
+import json
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+from lines import Refusal
+
+FILES = (
+    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "vocab.txt", "tekken.json", "spiece.model", "sentencepiece.bpe.model",
+    "chat_template.jinja", "chat_template.json", "generation_config.json",
+)  # fmt: skip
+
+
+def open_tokenizer(folder):
+    os.environ.update(
+        HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="true"
+    )
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    if not Path(folder).is_dir():
+        raise Refusal(
+            f"{folder}: no such folder. A model of the Hub is fetched with: hf download {folder} --local-dir models/"
+            f"{Path(folder).name}"
+        )
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    is_bare = not any(
+        (Path(folder) / name).exists() for name in ("config.json", "tokenizer_config.json")
+    )
+    try:
+        return (PreTrainedTokenizerFast if is_bare else AutoTokenizer).from_pretrained(folder)
+    except Exception as error:  # of any library that a tokenizer may need
+        raise Refusal(
+            f"{folder}: transformers cannot open its tokenizer: {str(error).strip().splitlines()[0]}"
+        ) from None
+
+
+class Encoder:
+    """Token ids of texts, of conversations and of preference pairs."""
+
+    def __init__(self, folder):
+        self.folder, self.tokenizer = folder, open_tokenizer(folder)
+        self.template = self.tokenizer.chat_template
+        if isinstance(self.template, dict):
+            self.template = self.template.get("default")
+        self.is_marked = re.search(r"{%-?\s*generation", self.template or "") is not None
+        self.size = max(self.tokenizer.get_vocab().values()) + 1
+        both, bare = (
+            self.tokenizer("a", add_special_tokens=flag).input_ids for flag in (True, False)
+        )
+        before = next(
+            i
+            for i in range(len(both))
+            if both[i : i + len(bare)] == bare or i + len(bare) > len(both)
+        )
+        first, last = both[:before], both[before + len(bare) :]
+        if len(first) > 1 or len(last) > 1:
+            raise Refusal(
+                f"{folder}: its tokenizer adds {both} around {bare}, more than a token on a side"
+            )
+        self.begin = first[0] if first else None
+        known = self.tokenizer.get_vocab()
+        self.end = last[0] if last else known.get("<|endoftext|>", self.tokenizer.eos_token_id)
+        if self.end is None:
+            raise Refusal(
+                f'{folder}: its tokenizer names no token that ends a text: add an "eos_token" to tokenizer_config.json'
+            )
+
+    def need_template(self):
+        if not self.template:
+            raise Refusal(
+                f"{self.folder}: has no chat template, so nobody says how a conversation is written. Take the folder of "
+                "an instruct model, or add its chat_template.jinja"
+            )
+        if not self.tokenizer.is_fast:
+            raise Refusal(
+                f"{self.folder}: its tokenizer does not say where in a text a token comes from"
+            )
+
+    def ids(self, texts):
+        return self.tokenizer(texts, add_special_tokens=False).input_ids
+
+    def documents(self, texts):
+        for ids in self.ids(texts):
+            begins = self.begin is not None and ids[:1] != [self.begin]
+            ids = [self.begin, *ids] if begins else ids
+            yield ids if ids[int(begins) :][-1:] == [self.end] else [*ids, self.end]
+
+    # ---- conversations
+
+    def render(self, messages, tools=None, is_open=False):
+        plain = [{k: v for k, v in message.items() if k != "weight"} for message in messages]
+        try:
+            return self.tokenizer.apply_chat_template(
+                plain, tools=tools, tokenize=False, add_generation_prompt=is_open
+            )
+        except Exception as error:  # a template raises its own for what it does not take
+            raise Refusal(f"the chat template refuses it: {str(error).splitlines()[0]}") from None
+
+    def account_for(self, lines, object, read, *conversations):
+        """Returns the tools of a line. What else the line and its messages have must be read by the template, which
+        then renders something else without it, or be harmless."""
+        tools = object.get("tools") or None
+        if tools and not isinstance(tools, list):
+            lines.refuse('"tools" must be a list')
+        if tools and all(self.render(c, tools) == self.render(c) for c in conversations):
+            tools = None
+        lines.account_for(object, (*read, "tools") if tools else read)
+        for messages in conversations:
+            whole = self.render(messages, tools)
+            names = {name for message in messages for name in message if message[name]}
+            for name in names - {"role", "content", "weight"}:
+                without = [{k: v for k, v in message.items() if k != name} for message in messages]
+                if self.render(without, tools) == whole:
+                    for message in messages:
+                        lines.account_for({name: message.get(name)}, (), "messages[].")
+        return tools
+
+    def answer_span(self, whole, messages, tools, i):
+        """Where the assistant's message i is in `whole`, with what ends it. The whole must begin with the conversation
+        before it, up to where the assistant is to speak."""
+        before = self.render(messages[:i], tools, is_open=True) if i else ""
+        until = self.render(messages[: i + 1], tools)
+        if whole.startswith(before) and until.startswith(before):
+            if whole.startswith(until):
+                return len(before), len(before) + self.end_in(until[len(before) :])
+            closed = (messages[i]["content"] or "").strip() + self.closing()
+            place = whole.find(closed, len(before))  # it is written otherwise in the middle
+            if place >= 0:
+                return len(before), place + len(closed)
+        raise Refusal(
+            f"messages[{i}]: the chat template writes what comes before otherwise if the conversation ends here, so it "
+            "cannot be told which tokens the assistant says; {% generation %} in the template would say so"
+        )
+
+    @cache
+    def closing(self):
+        """What ends an answer: of what a template writes behind it, all up to the last special token."""
+        said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "\ue000"}]
+        behind = self.render(said).rpartition("\ue000")[2]
+        return behind[: self.last_special(behind)]
+
+    def last_special(self, text):
+        encoding = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        special = set(self.tokenizer.all_special_ids)
+        both = zip(encoding.input_ids, encoding.offset_mapping)
+        return max((end for id, (_, end) in both if id in special), default=0)
+
+    def end_in(self, text):
+        """How much of a text is an answer, with what ends it: not the newline after that."""
+        return self.last_special(text) if self.closing() else len(text)
+
+    def conversation(self, messages, tools):
+        """(ids, mask). What is learned is all that the assistant says, and what ends it."""
+        whole = self.render(messages, tools)
+        encoding = self.tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
+        mask = [0] * len(encoding.input_ids)
+        answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        if not self.is_marked:
+            for i in answers:
+                if messages[i].get("weight") != 0:
+                    self.fill(mask, encoding, self.answer_span(whole, messages, tools, i), 1)
+            return encoding.input_ids, mask
+        plain = [{k: v for k, v in message.items() if k != "weight"} for message in messages]
+        marked = self.tokenizer.apply_chat_template(
+            plain, tools=tools, return_dict=True, return_assistant_tokens_mask=True
+        )
+        mask = list(marked["assistant_masks"])
+        for i in answers:
+            if messages[i].get("weight") == 0:
+                self.fill(mask, encoding, self.answer_span(whole, messages, tools, i), 0)
+        return encoding.input_ids, mask
+
+    @staticmethod
+    def fill(mask, encoding, span, value):
+        """A token belongs to the span if any of its characters does."""
+        inside = [
+            i
+            for i, (begin, end) in enumerate(encoding.offset_mapping)
+            if begin < span[1] and end > span[0]
+        ]
+        if inside:
+            mask[inside[0] : inside[-1] + 1] = [value] * (inside[-1] + 1 - inside[0])
+
+    def pair(self, prompt, tools, answers):
+        """The ids of the prompt, of the chosen answer, and of the rejected one."""
+        start = self.render(prompt, tools, is_open=True)
+        texts = []
+        for answer in answers:
+            messages = [*prompt, *answer]
+            whole = self.render(messages, tools)
+            texts.append(whole[: self.answer_span(whole, messages, tools, len(messages) - 1)[1]])
+            if not whole.startswith(start):
+                raise Refusal("the chat template writes the prompt otherwise if an answer follows")
+        rows = [
+            self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+            for text in texts
+        ]
+        cuts = [sum(end <= len(start) for _, end in row.offset_mapping) for row in rows]
+        shown = rows[0].input_ids[: cuts[0]]
+        if rows[1].input_ids[: cuts[1]] == shown:
+            return [shown, *(row.input_ids[len(shown) :] for row in rows)]
+        return self.ids([start, *(text[len(start) :] for text in texts)])
+
+    # ---- what a run needs of the tokenizer
+
+    def texts_of_tokens(self):
+        """The bytes that each token stands for; a special one stands for none."""
+        tokenizer, texts = self.tokenizer, [b""] * self.size
+        model = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {}
+        is_byte_level = '"ByteLevel"' in json.dumps(model.get("decoder"))
+        added = {token["id"]: token for token in model.get("added_tokens", ())}
+        special = {*tokenizer.all_special_ids, *(id for id, t in added.items() if t["special"])}
+        letters = byte_of_letter()
+        for token, id in tokenizer.get_vocab().items():
+            if id in special or id in (self.begin, self.end):
+                continue
+            if id in added:
+                texts[id] = added[id]["content"].encode()
+            elif is_byte_level and all(letter in letters for letter in token):
+                texts[id] = bytes(letters[letter] for letter in token)
+            elif len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+                texts[id] = bytes([int(token[3:5], 16)])
+            else:
+                texts[id] = token.replace("\u2581", " ").encode()
+        return texts
+
+    def padding(self, end):
+        pad = self.tokenizer.pad_token_id
+        return end if pad is None else pad
+
+    def files(self, end):
+        """The tokenizer's files as an export of the run is to have them: what ended its rows ends a text."""
+        folder, files = Path(self.folder), {}
+        for name in FILES:
+            if (folder / name).is_file():
+                files[name] = (folder / name).read_bytes()
+        written = self.tokenizer.convert_ids_to_tokens(end)
+        for name in ("tokenizer_config.json", "special_tokens_map.json"):
+            if name in files and self.tokenizer.eos_token_id != end:
+                settings = json.loads(files[name])
+                if name == "tokenizer_config.json" or "eos_token" in settings:
+                    files[name] = as_file({**settings, "eos_token": written})
+        settings = json.loads(files.get("generation_config.json", b"{}"))
+        config = (
+            json.loads((folder / "config.json").read_bytes())
+            if (folder / "config.json").exists()
+            else {}
+        )
+        ends = [end]
+        for more in (
+            settings.get("eos_token_id"),
+            config.get("eos_token_id"),
+            self.tokenizer.eos_token_id,
+        ):
+            ends += [
+                id for id in (more if isinstance(more, list) else [more]) if id not in (None, *ends)
+            ]
+        for kind in ("bos", "pad"):
+            name, own = f"{kind}_token_id", getattr(self.tokenizer, f"{kind}_token_id")
+            settings[name] = next(
+                (id for id in (settings.get(name), config.get(name), own) if id is not None),
+                self.padding(end) if kind == "pad" else None,
+            )
+        settings["eos_token_id"] = ends if len(ends) > 1 else end
+        files["generation_config.json"] = as_file(settings)
+        return files
+
+
+def as_file(settings):
+    return (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def byte_of_letter():
+    """GPT-2's alphabet: printable bytes are their own letters, the others are moved up."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    moved = [byte for byte in range(256) if byte not in printable]
+    return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(moved)}}
