@@ -106,35 +106,52 @@ class Encoder:
         tools = object.get("tools") or None
         if tools and not isinstance(tools, list):
             lines.refuse('"tools" must be a list')
-        if tools and all(self.render(c, tools) == self.render(c) for c in conversations):
+        whole = [self.render(messages, tools) for messages in conversations]
+        if tools and self.renders(whole, conversations, None):
             tools = None
         lines.account_for(object, (*read, "tools") if tools else read)
-        for messages in conversations:
-            whole = self.render(messages, tools)
-            names = {name for message in messages for name in message if message[name]}
-            for name in names - {"role", "content", "weight"}:
-                without = [{k: v for k, v in message.items() if k != name} for message in messages]
-                if self.render(without, tools) == whole:
-                    for message in messages:
-                        lines.account_for({name: message.get(name)}, (), "messages[].")
+        said = [message for messages in conversations for message in messages]
+        for name in {name for message in said for name in message} - {"role", "content", "weight"}:
+            without = [
+                [{k: v for k, v in message.items() if k != name} for message in messages]
+                for messages in conversations
+            ]
+            if self.renders(whole, without, tools):
+                for message in said:
+                    lines.account_for({name: message.get(name)}, (), "messages[].")
         return tools
+
+    def renders(self, whole, conversations, tools):
+        """Whether these give the same texts."""
+        try:
+            return whole == [self.render(messages, tools) for messages in conversations]
+        except Refusal:  # the template needs what is left out
+            return False
 
     def answer_span(self, whole, messages, tools, i):
         """Where the assistant's message i is in `whole`, with what ends it. The whole must begin with the conversation
         before it, up to where the assistant is to speak."""
-        before = self.render(messages[:i], tools, is_open=True) if i else ""
+        before = self.render(messages[:i], tools, is_open=True) if i else self.first_words(whole)
         until = self.render(messages[: i + 1], tools)
         if whole.startswith(before) and until.startswith(before):
             if whole.startswith(until):
                 return len(before), len(before) + self.end_in(until[len(before) :])
-            closed = (messages[i]["content"] or "").strip() + self.closing()
-            place = whole.find(closed, len(before))  # it is written otherwise in the middle
-            if place >= 0:
-                return len(before), place + len(closed)
+            said = messages[i]["content"] or ""  # which is written otherwise in the middle
+            for closed in (said + self.closing(), said.strip() + self.closing()):
+                place = whole.find(closed, len(before))
+                if place >= 0:
+                    return len(before), place + len(closed)
         raise Refusal(
             f"messages[{i}]: the chat template writes what comes before otherwise if the conversation ends here, so it "
             "cannot be told which tokens the assistant says; {% generation %} in the template would say so"
         )
+
+    def first_words(self, whole):
+        """What comes before the assistant where nobody has spoken yet."""
+        user = [{"role": "user", "content": "a"}]
+        opening = self.render(user, is_open=True).removeprefix(self.render(user))
+        before, opening, _ = whole.partition(opening) if opening else (whole, "", "")
+        return before + opening
 
     @cache
     def closing(self):
@@ -199,11 +216,11 @@ class Encoder:
             self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
             for text in texts
         ]
-        cuts = [sum(end <= len(start) for _, end in row.offset_mapping) for row in rows]
-        shown = rows[0].input_ids[: cuts[0]]
-        if rows[1].input_ids[: cuts[1]] == shown:
-            return [shown, *(row.input_ids[len(shown) :] for row in rows)]
-        return self.ids([start, *(text[len(start) :] for text in texts)])
+        shown = [
+            sum(end <= len(start) for _, end in row.offset_mapping) for row in rows
+        ]  # a token that is partly of the answer belongs to it
+        prompt = os.path.commonprefix([row.input_ids[:count] for row, count in zip(rows, shown)])
+        return [prompt, *(row.input_ids[len(prompt) :] for row in rows)]
 
     # ---- what a run needs of the tokenizer
 

@@ -13,6 +13,7 @@ from launcher.launch import command, run_all  # noqa: F401
 from launcher.steps import trainer_in
 
 LOGITS, trainer = BUILD / "tests/huggingface/logits", partial(trainer_in, BUILD)
+ENCODE = [ROOT / ".ladder/venv-encode/bin/python", ROOT / "scripts/encode/encode.py"]
 AT_ONCE = 4  # on two cores; each needs a second or so, most of it to load libtorch
 
 
@@ -46,6 +47,10 @@ def start(commands):
     """Runs them all, a few at a time."""
     for i in range(0, len(commands), AT_ONCE):
         run_all(commands[i : i + AT_ONCE])
+
+
+def encode(*words):
+    run_all([[*ENCODE, *words]])
 
 
 def write_tokens(file, num_tokens, vocab_size, seed=1):

@@ -13,7 +13,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from huggingface.chat import CONTEXT, IGNORED, SPECIALS, VOCABULARY, write_tokenizer
 from huggingface.export import export
 from huggingface.models import FAMILIES, edit_json, write_model
-from huggingface.runs import LOGITS, Result, command, largest_difference, read_saved, start, trainer
+from huggingface.runs import (
+    LOGITS,
+    Result,
+    command,
+    encode,
+    largest_difference,
+    read_saved,
+    start,
+    trainer,
+)
 
 MODELS = {
     family.name: family.reading(f"a {family.name} with a tokenizer", VOCABULARY, CONTEXT)
@@ -77,10 +86,14 @@ def write_folder(parent, name, model, eos_token):
 
 
 def run_command(model, rows, out, program=None, **further):
+    data = model.parent / f"{rows}.jsonl"
+    if rows == "chat":
+        data, lines = model / "chat.bin", data
+        encode(model, lines, data, "--chat")
     return command(
         program or trainer("step0_single_gpu"),
         init_from=model,
-        data=model.parent / f"{rows}.jsonl",
+        data=data,
         rows=rows,
         context=CONTEXT,
         out=out,

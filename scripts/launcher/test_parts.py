@@ -376,6 +376,7 @@ def huggingface():
     with setup_lock():
         python = str(need_environment("huggingface", sees_torch=True) / "bin/python")
         need_environment("huggingface-4", sees_torch=True)
+        need_environment("encode")
     build_preset("release", "logits", "tokenize", "ladder_export", *HUGGINGFACE_STEPS)
     check_each(
         [
