@@ -8,6 +8,10 @@ ModelBuilder model_builder(const TrainOptions& options) {
   return layer_builder(options.model, options.seed);
 }
 
+StateTensors shapes_of_parameters(const TrainOptions& options) {
+  return whole_tensors(model_builder(options)(/*on_unit=*/{}, at::kMeta).leaves());
+}
+
 FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple) {
   const Model shapes = model_builder(options)(/*on_unit=*/{}, at::kMeta);
   return plan_flat_layout(shapes.units(), unit_multiple, options.device);

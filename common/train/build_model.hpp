@@ -9,11 +9,15 @@
 #include "common/model/parts.hpp"
 #include "common/optim/flat_layout.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/train/checkpoint/state_tensors.hpp"
 #include "common/train/options/options.hpp"
 
 namespace ladder {
 
 ModelBuilder model_builder(const TrainOptions& options);
+
+// Names and shapes of the model's parameters, without their memory.
+StateTensors shapes_of_parameters(const TrainOptions& options);
 
 // Where the model's tensors lie in a flat buffer; units are padded to multiples of unit_multiple
 // elements. Allocates no tensor.

@@ -26,11 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names and shapes of the model's parameters, without their memory.
-StateTensors shapes_of(const TrainOptions& options) {
-  return whole_tensors(model_builder(options)(/*on_unit=*/{}, at::kMeta).leaves());
-}
-
 // transformers' name of a parameter.
 std::string exported_name(const std::string& name, ModelFamily family) {
   if (name == "lm_head.weight") return name;
@@ -40,7 +35,7 @@ std::string exported_name(const std::string& name, ModelFamily family) {
 void write_weights(const fs::path& checkpoint, const std::string& tokenizer,
                    const TrainOptions& options, at::ScalarType dtype, const fs::path& path) {
   TrainState state;
-  state.parameters = shapes_of(options);
+  state.parameters = shapes_of_parameters(options);
   state.tokenizer = tokenizer;
   std::vector<StoredTensor> exported = state.parameters.stored;
   for (StoredTensor& tensor : exported)

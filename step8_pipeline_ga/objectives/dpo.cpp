@@ -12,10 +12,12 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/precision.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
+#include "common/train/start.hpp"
 #include "step8_pipeline_ga/objectives/inference_model.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 
@@ -243,15 +245,33 @@ at::Tensor ReferenceCache::log_probs(const std::vector<std::int64_t>& samples,
 
 // ---- in a pipeline ----
 
+// Where the frozen model's parameters are: a checkpoint, or a model of another program.
+fs::path reference_of(const TrainOptions& options) {
+  const std::string& named = options.get<ObjectiveOptions>().dpo.reference;
+  const fs::path path = named.empty() ? options.output.init_from : named;
+  return Start(path).is_of_another_program() ? path : checkpoint_in("--dpo-reference", path);
+}
+
+// The hash that its parameters have in a checkpoint. Of another program's model, they are read for it.
+std::string hash_of_reference(const TrainOptions& options) {
+  const fs::path source = reference_of(options);
+  const Start start(source);
+  if (!start.is_of_another_program()) return describe_checkpoint(source).param_hash;
+  TrainState state;
+  state.parameters = shapes_of_parameters(options);
+  std::map<std::string, StoredTensor> shapes;
+  for (const StoredTensor& each : state.parameters.stored) shapes[each.name] = each;
+  state.parameters.fill = [&](const std::string& name, const TensorVisitor& read) {
+    read(name, at::empty(shapes.at(name).shape, shapes.at(name).dtype));
+  };
+  return start.load(state, options.model.tie_embeddings);
+}
+
 class Dpo final : public StepObjective {
  public:
   Dpo(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh)
-      : options_(options),
-        plan_(plan),
-        mesh_(mesh),
-        source_(checkpoint_in("--dpo-reference", own().reference.empty() ? options.output.init_from
-                                                                         : own().reference)) {
-    state.reference = {describe_checkpoint(source_).param_hash,
+      : options_(options), plan_(plan), mesh_(mesh), source_(reference_of(options)) {
+    state.reference = {hash_of_reference(options),
                        "If --dpo-reference or --init-from names a run, that is its newest "
                        "checkpoint, which may have changed since: give --dpo-reference the "
                        "checkpoint itself (RUN/checkpoints/step_N), or start a new run with "
@@ -295,7 +315,7 @@ class Dpo final : public StepObjective {
   TrainOptions options_;
   StagePlan plan_;
   Mesh mesh_;
-  std::filesystem::path source_;  // the reference's checkpoint: a newer one does not replace it
+  fs::path source_;  // the reference's checkpoint: a newer one does not replace it
   std::unique_ptr<InferenceModel> reference_;  // null if there is a cache
   std::optional<ReferenceCache> cache_;
   MetricSums sums_;

@@ -7,8 +7,8 @@
 
 #include "common/comm/mesh.hpp"
 #include "common/optim/flat_model.hpp"
-#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/options/options.hpp"
+#include "common/train/start.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/stage/stage_state.hpp"
 
@@ -27,14 +27,14 @@ class InferenceModel {
   // This stage's parameters, to be written to.
   const at::Tensor& params() const { return flat_.params(); }
 
-  // Reads this stage's part of a checkpoint. Local. Throws CheckError if it is damaged, or belongs
-  // to another model or tokenizer.
-  void load(const std::filesystem::path& checkpoint, const std::string& tokenizer) {
+  // Reads this stage's part of a checkpoint, or of another program's model (start.hpp). Local. Throws
+  // CheckError if it is damaged, or belongs to another model or tokenizer.
+  void load(const std::filesystem::path& source, const std::string& tokenizer) {
     TrainState state;
     state.parameters = stage_parameters(plan_, flat_, mesh_);
     state.tokenizer = tokenizer;
     state.model = model_;
-    load_parameters(checkpoint, state);
+    Start(source).load(state, model_.tie_embeddings);
   }
 
   // Runs the microbatches forward, and calls `visit` with the outputs of each, on the last stage.

@@ -38,8 +38,8 @@ void ObjectiveOptions::declare(OptionTable& table) {
       .only(kForDpo, is_dpo);
   table
       .value("--dpo-reference", dpo.reference,
-             "checkpoint of the frozen model to compare with, the same in every part of a run that "
-             "is resumed; default: that of --init-from")
+             "checkpoint, or Hugging Face folder, of the frozen model to compare with, the same in "
+             "every part of a run that is resumed; default: that of --init-from")
       .only(kForDpo, is_dpo);
   table
       .value("--dpo-reference-cache", dpo.cache,
@@ -93,7 +93,7 @@ void ObjectiveOptions::finalize(TrainOptions& options) {
   if (kind != ObjectiveKind::kDpo) return;
   check_usage(!dpo.reference.empty() || !options.output.init_from.empty(),
               "--objective dpo compares with a frozen model, and neither --dpo-reference nor "
-              "--init-from names one: give --dpo-reference CHECKPOINT");
+              "--init-from names one: give --dpo-reference, a checkpoint or a folder");
   check_usage(options.data.rows == Rows::kWindows,
               "--rows documents is not for --objective dpo, whose rows are the answers of pairs; "
               "leave it out");

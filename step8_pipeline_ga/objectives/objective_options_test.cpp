@@ -28,7 +28,7 @@ TEST(ObjectiveOptions, HaveTheirUnits) {
 
 TEST(ObjectiveOptions, RefuseWhatTheyCannotUse) {
   refused({"--objective", "ppo"}, "it must be lm or dpo or self_distillation");
-  refused({"--objective", "dpo"}, "give --dpo-reference CHECKPOINT");
+  refused({"--objective", "dpo"}, "give --dpo-reference");
   refused({"--objective", "dpo", "--dpo-reference", "a", "--rows", "documents"}, "leave it out");
   refused({"--dpo-reference", "a"},
           "--dpo-reference a has no effect here: it is for --objective dpo");
