@@ -8,6 +8,7 @@ import subprocess
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -20,7 +21,7 @@ from tokenizers import (
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from huggingface.export import export
-from huggingface.models import FAMILIES, edit_json, write_model
+from huggingface.models import FAMILIES, edit_json, read_model, write_model
 from huggingface.runs import (
     ENCODE,
     LOGITS,
@@ -33,6 +34,7 @@ from huggingface.runs import (
     start,
     trainer,
 )
+from huggingface.training import curves_of
 
 CONTEXT, VOCABULARY, IGNORED = 128, 600, -100  # the model's vocabulary; the tokenizer's is smaller
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -246,7 +248,7 @@ def check_other_lines(folder, model):
 def check_pairs(folder, *models):
     lines = [
         {"prompt": said[-2], "chosen": said[-1], "rejected": f"not {said[-1]}"}
-        for said in CONVERSATIONS
+        for said in CONVERSATIONS[:6]  # no row is cut
     ]
     for i, model in enumerate(models):
         changed = with_template(model, folder / f"pairs{i}", SMOLLM2)
@@ -263,6 +265,68 @@ def check_pairs(folder, *models):
                 text = tokenizer.apply_chat_template(whole, tokenize=False).removesuffix("\n")
                 wrong += tokenizer(text, add_special_tokens=False).input_ids != prompt + answer
         yield Result(f"pairs {i}", "tokens of prompts and answers", wrong)
+        out = folder / f"pairs{i}_run"
+        start([dpo_command(changed, len(lines), out)])
+        theirs = train_dpo(changed, pieces)
+        yield Result(
+            f"pairs {i}",
+            "losses and norms of DPO",
+            largest_difference(curves_of(out), theirs),
+            2e-5,
+        )
+
+
+DPO = {"steps": 6, "lr": 1e-4, "eps": 1e-5, "weight_decay": 0}
+
+
+def dpo_command(model, num_pairs, out):
+    """One command: the folder is where the model starts from, and the reference."""
+    return command(
+        trainer("objectives"),
+        objective="dpo",
+        init_from=model,
+        data=model / "a.bin",
+        order="sequential",
+        context=CONTEXT,
+        micro_batch_size=num_pairs,
+        num_microbatches=1,
+        lr_schedule="constant",
+        clip_norm=0,
+        out=out,
+        **DPO,
+    )
+
+
+def train_dpo(model, pieces):
+    """The losses and gradient norms of a loop in PyTorch."""
+    policy, reference = (read_model(model) for _ in range(2))
+    adamw = {"lr": DPO["lr"], "eps": DPO["eps"], "weight_decay": 0, "betas": (0.9, 0.95)}
+    optimizer, curves = torch.optim.AdamW(policy.parameters(), **adamw), []
+
+    def margins(model):
+        return torch.stack(
+            [
+                log_prob(model, prompt, chosen) - log_prob(model, prompt, rejected)
+                for prompt, chosen, rejected in zip(pieces[::3], pieces[1::3], pieces[2::3])
+            ]
+        )
+
+    with torch.no_grad():
+        at_start = margins(reference)
+    for _ in range(DPO["steps"]):
+        optimizer.zero_grad()
+        loss = -F.logsigmoid(0.1 * (margins(policy) - at_start)).mean()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), float("inf"))
+        optimizer.step()
+        curves.append([loss.item(), norm.item()])
+    return torch.tensor(curves)
+
+
+def log_prob(model, prompt, answer):
+    row = torch.tensor([[*prompt, *answer]])
+    logits = model(row[:, :-1]).logits[0, len(prompt) - 1 :]
+    return -F.cross_entropy(logits, row[0, len(prompt) :], reduction="sum")
 
 
 def check_refusals(folder, model):

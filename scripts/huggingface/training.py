@@ -102,12 +102,9 @@ def check(folder, has_mistakes):
     if has_mistakes:
         for mistake, change in MISTAKES:
             theirs = train(folder / BY_NAME["GPT-2"].folder, tokens, **change)
-            losses, parameters = compare(
-                "GPT-2", found["GPT-2", "fp32", "step0_single_gpu"], theirs
-            )
-            yield max(losses, parameters, key=lambda result: result.difference)._replace(
-                mistake=mistake
-            )
+            results = compare("GPT-2", found["GPT-2", "fp32", "step0_single_gpu"], theirs)
+            worst = max(results, key=lambda result: result.difference)
+            yield worst._replace(mistake=mistake)
 
 
 def train_command(step, precision, model, data, out):
@@ -133,11 +130,14 @@ def train_command(step, precision, model, data, out):
 
 
 def read_run(out):
-    """A run's losses, [STEPS], and its final parameters."""
-    (checkpoint,) = (out / "checkpoints").glob(f"step_{STEPS:06}")
-    return torch.tensor(json.loads((out / "report.json").read_text())["losses"]), load_file(
-        checkpoint / "model.safetensors"
-    )
+    """A run's losses and gradient norms, [STEPS, 2], and its final parameters."""
+    (checkpoint,) = (out / "checkpoints").glob("step_*")
+    return curves_of(out), load_file(checkpoint / "model.safetensors")
+
+
+def curves_of(out):
+    report = json.loads((out / "report.json").read_text())
+    return torch.tensor([report["losses"], report["grad_norms"]]).t()
 
 
 def train(
@@ -162,11 +162,11 @@ def train(
         loss.backward()
         for p, master in zip(model.parameters(), masters):
             master.grad, p.grad = p.grad.float(), None
-        torch.nn.utils.clip_grad_norm_(masters, clip_norm)
+        norm = torch.nn.utils.clip_grad_norm_(masters, clip_norm)
         optimizer.step()
         for p, master in zip(model.parameters(), masters):
             p.data.copy_(master)
-        losses.append(loss.item())
+        losses.append([loss.item(), norm.item()])
     return torch.tensor(losses), parameters_of(model, masters), at_start
 
 
@@ -180,7 +180,9 @@ def parameters_of(model, masters):
 
 
 def compare(name, ours, theirs):
-    yield Result(name, f"{STEPS} losses", largest_difference(ours[0], theirs[0]), TOLERANCE)
+    for i, what in enumerate(("losses", "gradient norms")):
+        difference = largest_difference(ours[0][:, i], theirs[0][:, i])
+        yield Result(name, f"{STEPS} {what}", difference, TOLERANCE)
     yield Result(name, "parameters after them", largest_difference(ours[1], theirs[1]), TOLERANCE)
 
 
@@ -188,7 +190,10 @@ def compare_in_bf16(name, ours, theirs):
     """AdamW's first steps have the same size whatever the gradient's: a rounding that changes a
     sign is seen as two steps. So of the parameters the whole change is compared."""
     yield Result(
-        name, f"{STEPS} losses", largest_difference(ours[0], theirs[0]), BF16_LOSS_TOLERANCE
+        name,
+        f"{STEPS} losses",
+        largest_difference(ours[0][:, 0], theirs[0][:, 0]),
+        BF16_LOSS_TOLERANCE,
     )
     at_start = flat(theirs[2])
     change = flat(theirs[1]) - at_start

@@ -24,7 +24,7 @@ from launcher.steps import STEP_NAME, read_steps, step_names, trainer_in
 IS_FULL = bool(os.environ.get("LADDER_FULL"))
 FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
 HUGGINGFACE_STEPS = (
-    "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga tensor_parallel".split()
+    "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga tensor_parallel objectives".split()
 )
 QUICK_TESTS = [
     "-L",
