@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "common/core/check.hpp"
-#include "common/model/model_options.hpp"
 
 namespace ladder {
 namespace {
@@ -116,9 +115,9 @@ bool ConfigReader::is_one_not_zero(std::initializer_list<const char*> names) {
   return is_one;
 }
 
-ConfigReader::Rope ConfigReader::rope(std::int64_t context) {
+ConfigReader::Rope ConfigReader::rope(std::int64_t context, double theta) {
   only("partial_rotary_factor", {1});
-  double theta = positive("rope_theta", ModelOptions().rope_theta);
+  theta = positive("rope_theta", theta);
   RopeScaling scaling;
   const char* before = nullptr;
   for (const char* name : {"rope_scaling", "rope_parameters"}) {

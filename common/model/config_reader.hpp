@@ -38,12 +38,12 @@ class ConfigReader {
   void only_all(const char* name, const char* begin);
   bool is_one_not_zero(std::initializer_list<const char*> names);
   // Of rotary positions, in both spellings: "rope_theta" with "rope_scaling", and "rope_parameters"
-  // with both in it.
+  // with both in it. `theta` is what it is if neither says so.
   struct Rope {
     double theta;
     RopeScaling scaling;
   };
-  Rope rope(std::int64_t context);
+  Rope rope(std::int64_t context, double theta);
   // Settings of which the family makes no use, whatever they are.
   void ignore(std::initializer_list<const char*> names);
 

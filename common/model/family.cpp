@@ -20,6 +20,7 @@ const FamilyTraits& gpt2();
 const FamilyTraits& llama();
 const FamilyTraits& qwen2();
 const FamilyTraits& qwen3();
+const FamilyTraits& mistral();
 
 namespace {
 
@@ -30,7 +31,8 @@ struct Row {
 constexpr Row kFamilies[] = {{ModelFamily::kGpt2, gpt2},
                              {ModelFamily::kLlama, llama},
                              {ModelFamily::kQwen2, qwen2},
-                             {ModelFamily::kQwen3, qwen3}};
+                             {ModelFamily::kQwen3, qwen3},
+                             {ModelFamily::kMistral, mistral}};
 
 constexpr bool has_all_families() {
   int family = 0;

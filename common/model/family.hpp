@@ -75,6 +75,9 @@ class Family;
 struct ModelConfig {
   ModelOptions model;        // family and shape; `context` is the longest that the model can have
   bool has_dropout = false;  // it was trained with dropout
+  // Tokens that attention reaches back over, its own among them, or 0: all. In texts that are no
+  // longer, a window changes nothing.
+  std::int64_t window = 0;
 };
 
 // What is known of a family without a shape. A class that lacks one of these does not compile; only

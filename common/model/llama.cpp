@@ -3,7 +3,8 @@
 // Hugging Face's files.
 //
 // Its relatives differ in attention alone: Qwen2 (arXiv 2407.10671) has biases of queries, keys and
-// values, and Qwen3 (arXiv 2505.09388) a norm of each head's query and key.
+// values, and Qwen3 (arXiv 2505.09388) a norm of each head's query and key. Mistral (arXiv
+// 2310.06825) is the same up to the length of its window.
 
 #include <algorithm>
 #include <optional>
@@ -223,16 +224,16 @@ class LlamaTraits : public FamilyTraits {
     config.only("use_sliding_window", {false},
                 "set it to false if your texts are no longer than \"sliding_window\"");
     config.ignore({"pretraining_tp", "is_llama_config"});
-    read_windows(config);
     ModelOptions model = defaults();
+    const std::int64_t window = read_window(config);
     model.vocab_size = config.extent("vocab_size", model.vocab_size);
     model.context = config.extent("max_position_embeddings", model.context);
     model.layers = config.extent("num_hidden_layers", model.layers);
     model.heads = config.extent("num_attention_heads", model.heads);
     model.channels = config.extent("hidden_size", model.channels);
     model.mlp_channels = config.extent("intermediate_size", model.mlp_channels);
-    model.tie_embeddings = config.flag("tie_word_embeddings", false);
-    model.norm_eps = config.positive("rms_norm_eps", 1e-6);
+    model.tie_embeddings = config.flag("tie_word_embeddings", model.tie_embeddings);
+    model.norm_eps = config.positive("rms_norm_eps", model.norm_eps);
     const std::int64_t kv_heads = model.kv_heads != 0 ? model.kv_heads : model.heads;
     model.kv_heads = config.extent("num_key_value_heads", kv_heads, /*if_null=*/model.heads);
     check(model.heads % model.kv_heads == 0, config.path(), ": \"num_attention_heads\" ",
@@ -244,10 +245,10 @@ class LlamaTraits : public FamilyTraits {
     const std::int64_t equal_share = std::max<std::int64_t>(1, model.channels / model.heads);
     const std::int64_t head_dim = model.head_channels != 0 ? model.head_channels : equal_share;
     model.head_channels = config.extent("head_dim", head_dim, /*if_null=*/equal_share);
-    const ConfigReader::Rope rope = config.rope(model.context);
+    const ConfigReader::Rope rope = config.rope(model.context, model.rope_theta);
     model.rope_theta = rope.theta;
     model.rope_scaling = to_text(rope.scaling);
-    return {model, config.is_one_not_zero({"attention_dropout"})};
+    return {model, config.is_one_not_zero({"attention_dropout"}), window};
   }
 
   Json write(const ModelOptions& model) const override {
@@ -305,11 +306,14 @@ class LlamaTraits : public FamilyTraits {
             .layers = 32,
             .heads = 32,
             .channels = 4096,
-            .mlp_channels = 11008};
+            .mlp_channels = 11008,
+            .tie_embeddings = false,
+            .norm_eps = 1e-6};
   }
-  // Settings of windows, outside of which no position is attended to.
-  virtual void read_windows(ConfigReader& config) const {
+  // Settings of windows, outside of which no position is attended to; and ModelConfig::window.
+  virtual std::int64_t read_window(ConfigReader& config) const {
     config.only("sliding_window", {nullptr});
+    return 0;
   }
   virtual Json other_settings() const { return {{"attention_bias", false}, {"mlp_bias", false}}; }
 
@@ -360,10 +364,13 @@ class Qwen2Traits : public LlamaTraits {
             .heads = 32,
             .kv_heads = 32,
             .channels = 4096,
-            .mlp_channels = 22016};
+            .mlp_channels = 22016,
+            .tie_embeddings = false,
+            .norm_eps = 1e-6};
   }
-  void read_windows(ConfigReader& config) const override {  // in use only if layer_types says so
-    config.ignore({"sliding_window", "max_window_layers"});
+  std::int64_t read_window(ConfigReader& config) const override {
+    config.ignore({"sliding_window", "max_window_layers"});  // in use only if layer_types says so
+    return 0;
   }
   Json other_settings() const override { return {{"use_sliding_window", false}}; }
 };
@@ -400,6 +407,38 @@ class Qwen3Traits final : public Qwen2Traits {
   }
 };
 
+class MistralTraits final : public LlamaTraits {
+ public:
+  const char* name() const override { return "mistral"; }
+
+  // Mistral 7B v0.3, the first without a window: arXiv 2310.06825, and the model's config.json.
+  std::vector<std::pair<std::string, ModelOptions>> models() const override {
+    return {{"mistral-7b",
+             {.vocab_size = 32768,
+              .layers = 32,
+              .heads = 32,
+              .kv_heads = 8,
+              .channels = 4096,
+              .mlp_channels = 14336,
+              .tie_embeddings = false,
+              .rope_theta = 1e6}}};
+  }
+
+ protected:
+  const char* architecture() const override { return "MistralForCausalLM"; }
+  ModelOptions defaults() const override {
+    ModelOptions model = LlamaTraits::defaults();
+    model.context = 131072;
+    model.kv_heads = 8;
+    model.mlp_channels = 14336;
+    return model;
+  }
+  std::int64_t read_window(ConfigReader& config) const override {
+    return config.extent("sliding_window", 4096, /*if_null=*/0);
+  }
+  Json other_settings() const override { return {{"sliding_window", nullptr}}; }
+};
+
 }  // namespace
 
 const FamilyTraits& llama() {
@@ -414,6 +453,11 @@ const FamilyTraits& qwen2() {
 
 const FamilyTraits& qwen3() {
   static const Qwen3Traits kTraits;
+  return kTraits;
+}
+
+const FamilyTraits& mistral() {
+  static const MistralTraits kTraits;
   return kTraits;
 }
 

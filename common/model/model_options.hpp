@@ -12,10 +12,11 @@
 namespace ladder {
 
 enum class ModelFamily {
-  kGpt2,   // LayerNorm, learned positions, tanh GELU, biases
-  kLlama,  // RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases
-  kQwen2,  // the same, with biases of queries, keys and values
-  kQwen3,  // the same as Llama, with an RMSNorm of each head's query and key
+  kGpt2,     // LayerNorm, learned positions, tanh GELU, biases
+  kLlama,    // RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases
+  kQwen2,    // the same, with biases of queries, keys and values
+  kQwen3,    // the same as Llama, with an RMSNorm of each head's query and key
+  kMistral,  // the same as Llama
   kNumFamilies
 };
 

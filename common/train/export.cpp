@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
@@ -173,12 +174,16 @@ Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const 
   return tokens;
 }
 
-// The longest text that the model may read. Rotary positions have no end, so a run may have trained
-// with a part of what the model that it started from can read.
-std::int64_t positions_of(const ModelOptions& model, const fs::path& checkpoint) {
+// The longest text that the model may read, and its window. Rotary positions have no end, so a run
+// may have trained with a part of what the model that it started from can read.
+std::pair<std::int64_t, std::int64_t> reach_of(const ModelOptions& model,
+                                               const fs::path& checkpoint) {
   const fs::path config = kept_settings(checkpoint) / "config.json";
-  if (!traits_of(model.family).has_rotary_positions() || !fs::exists(config)) return model.context;
-  return std::max(model.context, parse_model_config(read_text_file(config), config).model.context);
+  if (!traits_of(model.family).has_rotary_positions() || !fs::exists(config))
+    return {model.context, 0};
+  const ModelConfig start = parse_model_config(read_text_file(config), config);
+  return {std::max(model.context, start.model.context),
+          start.window < model.context ? 0 : start.window};
 }
 
 }  // namespace
@@ -187,11 +192,13 @@ void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::S
   const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
   TrainOptions options;
   options.model = Start(checkpoint).model();
-  options.model.context = positions_of(options.model, checkpoint);
+  const auto [positions, window] = reach_of(options.model, checkpoint);
+  options.model.context = positions;
   PartialFolder partial(folder);
   const fs::path& to = partial.path();
   const Json tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, to);
   Json config = model_config_json(options.model, dtype);
+  if (window != 0) config["sliding_window"] = window;
   config.update(tokens);
   write_json(to / "config.json", config);
   nlohmann::json generation = tokens;

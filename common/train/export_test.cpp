@@ -289,13 +289,15 @@ TEST_F(ExportedTokensTest, AClassGetsNoDefaultTokenBeyondTheVocabulary) {
 
 // Settings pass from a folder of transformers to a run, and on to the next run.
 TEST_F(ExportTest, WhatARunStartedFromTellsItsExport) {
+  ModelOptions options = small_llama();
   const auto export_of = [&](const std::string& run, std::int64_t context) {
-    ModelOptions model = small_llama();
-    model.context = context;
+    options.context = context;
+    Json run_config = config_of_run(small_llama());
+    run_config.update({{"model", traits_of(options.family).name()}, {"context", context}});
     fs::remove_all(folder_.path("out"));
-    export_checkpoint(save_parameters(folder_.path(run), 0, random_values(model),
-                                      config_of_run(model), "token file"),
-                      folder_.path("out"), at::kFloat);
+    export_checkpoint(
+        save_parameters(folder_.path(run), 0, random_values(options), run_config, "token file"),
+        folder_.path("out"), at::kFloat);
     return json_in("config.json");
   };
   Json config = small_llama_config();
@@ -315,6 +317,16 @@ TEST_F(ExportTest, WhatARunStartedFromTellsItsExport) {
   EXPECT_EQ(exported["eos_token_id"], 2);
   keep_settings_of_start("", folder_.path("new"));
   EXPECT_EQ(export_of("new", 8)["max_position_embeddings"], 8);
+  // A window stays, unless texts were longer.
+  config.update({{"model_type", "mistral"}, {"sliding_window", 32}});
+  folder_.write("model/config.json", to_text(config));
+  keep_settings_of_start(folder_.path("model"), folder_.path("mistral"));
+  options.family = ModelFamily::kMistral;
+  exported = export_of("mistral", 32);
+  EXPECT_EQ(exported["max_position_embeddings"], 64);
+  EXPECT_EQ(exported["sliding_window"], 32);
+  keep_settings_of_start(folder_.path("mistral"), folder_.path("longer"));
+  EXPECT_TRUE(export_of("longer", 33).at("sliding_window").is_null());
 }
 
 // The file alone does not say what ends a text.

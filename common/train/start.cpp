@@ -124,7 +124,8 @@ void take_context(TrainOptions& options, const ModelOptions& found, bool is_of_a
   if (is_learned && !is_of_another_program)
     return take(options, "context", context, found.context, file);
   check_usage(!is_given || !is_of_another_program || context <= found.context, "--context ",
-              context, " is longer than the model of ", file, " can read: at most ", found.context);
+              context, " is longer than the model of ", file, " can read: at most ", found.context,
+              " tokens, as its positions or its \"sliding_window\" allow");
   if (is_given) return;
   context = is_learned || !is_of_another_program ? found.context : std::min(context, found.context);
 }
@@ -267,7 +268,11 @@ fs::path Start::shape_file() const {
 
 ModelOptions Start::model() const {
   if (kind_ == Kind::kLlmC) return LlmCFile(path_).model();
-  if (kind_ == Kind::kHuggingFace) return config_in(path_).model;
+  if (kind_ == Kind::kHuggingFace) {
+    ModelConfig config = config_in(path_);
+    if (config.window != 0) config.model.context = std::min(config.model.context, config.window);
+    return config.model;
+  }
   return model_of_checkpoint(shape_file().parent_path());
 }
 

@@ -63,6 +63,25 @@ Json llama3_config() {
     "vocab_size": 128256})");
 }
 
+// Mistral-7B-v0.1's, with a window that later versions do not have.
+Json mistral_config() {
+  return Json::parse(R"({
+    "architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+    "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    "transformers_version": "4.34.0.dev0", "use_cache": true, "vocab_size": 32000})");
+}
+
+// Mistral-7B-v0.3's.
+Json mistral3_config() {
+  Json config = mistral_config();
+  config.update({{"vocab_size", 32768}, {"rope_theta", 1e6}, {"sliding_window", nullptr}});
+  return config;
+}
+
 // GPT-2's own, from before transformers 2.
 Json gpt2_config() {
   return Json::parse(R"({
@@ -118,41 +137,42 @@ TEST(ModelConfigTest, WhatIsNotSetIsAsInTransformers) {
     config.erase(name);
     return parse(config).model;
   };
-  struct Wanted {
-    const char* name;
-    std::int64_t gpt2, llama, qwen2, qwen3;
-    std::int64_t ModelOptions::*member;
-  };
-  for (const Wanted& each :
-       {Wanted{"vocab_size", 50257, 32000, 151936, 151936, &ModelOptions::vocab_size},
-        {"max_position_embeddings", 0, 2048, 32768, 32768, &ModelOptions::context},
-        {"n_positions", 1024, 0, 0, 0, &ModelOptions::context},
-        {"num_hidden_layers", 0, 32, 32, 32, &ModelOptions::layers},
-        {"n_layer", 12, 0, 0, 0, &ModelOptions::layers},
-        {"num_attention_heads", 0, 32, 32, 32, &ModelOptions::heads},
-        {"n_head", 12, 0, 0, 0, &ModelOptions::heads},
-        {"hidden_size", 0, 4096, 4096, 4096, &ModelOptions::channels},
-        {"n_embd", 768, 0, 0, 0, &ModelOptions::channels},
-        {"intermediate_size", 0, 11008, 22016, 22016, &ModelOptions::mlp_channels},
-        {"head_dim", 0, 64, 64, 128, &ModelOptions::head_channels}}) {
-    SCOPED_TRACE(each.name);
-    Json qwen2 = qwen2_config();
-    qwen2.update({{"num_key_value_heads", 1}, {"head_dim", 64}});
-    if (each.gpt2 != 0) {
-      EXPECT_EQ(without(small_gpt2_config(), each.name).*each.member, each.gpt2);
+  using M = ModelOptions;
+  using Numbers = std::vector<std::int64_t>;
+  const std::vector<std::pair<const char*, std::int64_t M::*>>
+      of_gpt2 = {{"vocab_size", &M::vocab_size},
+                 {"n_positions", &M::context},
+                 {"n_layer", &M::layers},
+                 {"n_head", &M::heads},
+                 {"n_embd", &M::channels}},
+      of_llama = {{"vocab_size", &M::vocab_size},        {"max_position_embeddings", &M::context},
+                  {"num_hidden_layers", &M::layers},     {"num_attention_heads", &M::heads},
+                  {"hidden_size", &M::channels},         {"intermediate_size", &M::mlp_channels},
+                  {"num_key_value_heads", &M::kv_heads}, {"head_dim", &M::head_channels}};
+  for (const auto& [config, wanted] :
+       {std::pair(small_gpt2_config(), Numbers{50257, 1024, 12, 12, 768}),
+        {llama3_config(), {32000, 2048, 32, 32, 4096, 11008, 32, 64}},
+        {qwen2_config(), {151936, 32768, 32, 32, 4096, 22016, 32, 64}},
+        {qwen3_config(), {151936, 32768, 32, 32, 4096, 22016, 32, 128}},
+        {mistral_config(), {32000, 131072, 32, 32, 4096, 14336, 8, 128}}}) {
+    const auto& settings = config["model_type"] == "gpt2" ? of_gpt2 : of_llama;
+    for (std::size_t i = 0; i < settings.size(); ++i) {
+      const auto [name, member] = settings[i];
+      SCOPED_TRACE(concat(config["model_type"].get<std::string>(), " ", name));
+      Json fitting = config;  // to what is missing
+      if (member == &M::kv_heads) fitting["num_attention_heads"] = 32;
+      if (member == &M::heads) fitting.update({{"num_key_value_heads", 1}, {"head_dim", 64}});
+      if (member == &M::channels) fitting["head_dim"] = 64;
+      EXPECT_EQ(without(config["model_type"] == "gpt2" ? config : fitting, name).*member,
+                wanted[i]);
     }
-    if (each.llama == 0) continue;
-    EXPECT_EQ(without(llama3_config(), each.name).*each.member, each.llama);
-    EXPECT_EQ(without(qwen2, each.name).*each.member, each.qwen2);
-    EXPECT_EQ(without(qwen3_config(), each.name).*each.member, each.qwen3);
   }
-  EXPECT_EQ(without(llama3_config(), "num_key_value_heads").kv_heads, 32);
   EXPECT_EQ(parse(changed(llama3_config(), "num_key_value_heads", nullptr)).model.kv_heads, 32);
   EXPECT_EQ(parse(changed(qwen3_config(), "num_key_value_heads", nullptr)).model.kv_heads, 16);
   Json no_heads = qwen3_config();  // 32, which do not divide 16
   no_heads.erase("num_key_value_heads");
   expect_refused_text(to_text(no_heads), "num_key_value_heads", "32");
-  for (const Json& config : {llama3_config(), qwen2_config(), qwen3_config()}) {
+  for (const Json& config : {llama3_config(), qwen2_config(), qwen3_config(), mistral_config()}) {
     EXPECT_EQ(without(config, "rms_norm_eps").norm_eps, 1e-6);
     EXPECT_EQ(without(config, "rope_theta").rope_theta, 10000);
     EXPECT_FALSE(without(config, "tie_word_embeddings").tie_embeddings);
@@ -170,8 +190,9 @@ TEST(ModelConfigTest, ReadsTheConfigsOfKnownModels) {
                                                  .heads = 12,
                                                  .channels = 768,
                                                  .mlp_channels = 3072});
-  for (const auto& [config, name, context] :
-       {std::tuple(qwen2_config(), "qwen2.5-0.5b", 32768), {qwen3_config(), "qwen3-0.6b", 40960}}) {
+  for (const auto& [config, name, context] : {std::tuple(qwen2_config(), "qwen2.5-0.5b", 32768),
+                                              {qwen3_config(), "qwen3-0.6b", 40960},
+                                              {mistral3_config(), "mistral-7b", 32768}}) {
     ModelOptions wanted = *named_model(name).shape;
     wanted.context = context;
     expect_same_model(parse(config).model, wanted);
@@ -239,6 +260,20 @@ TEST(ModelConfigTest, RotaryPositionsHaveTwoSpellings) {
                       "5000");
 }
 
+TEST(ModelConfigTest, AWindowIsToldAndNotInTheShape) {
+  EXPECT_EQ(parse(mistral_config()).model.context, 32768);
+  EXPECT_EQ(parse(mistral_config()).window, 4096);
+  EXPECT_EQ(parse(mistral3_config()).window, 0);
+  EXPECT_EQ(parse(changed(mistral_config(), "sliding_window", 300)).window, 300);
+  Json missing = mistral_config();
+  missing.erase("sliding_window");
+  EXPECT_EQ(parse(missing).window, 4096);
+  expect_refused(mistral_config(), "sliding_window", 0);
+  EXPECT_TRUE(model_config_json(parse(mistral_config()).model, at::kFloat)
+                  .at("sliding_window")
+                  .is_null());  // else transformers would take 4096
+}
+
 // What would make another function of the same weights.
 TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
   const std::vector<std::pair<std::string, Json>> in_gpt2 = {
@@ -259,7 +294,7 @@ TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
       {"use_sliding_window", true},
       {"num_key_value_heads", 2},
       {"quantization_config", {{"bits", 4}}},
-      {"model_type", "mistral"},
+      {"model_type", "gemma2"},
       {"architectures", {"HeliumForCausalLM"}},  // the same settings, other rotations
       {"no_rope_layers", {1, 1, 1, 0}},          // SmolLM3's, relabelled
       {"no_rope_layer_interval", 4},
@@ -335,7 +370,7 @@ TEST(ModelConfigTest, WhatIsWrittenIsReadAgain) {
   Json slower = qwen2_config();
   slower["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0 / 3}};
   for (const Json& config : {smollm2_config(), small_gpt2_config(), gpt2_config(), qwen2_config(),
-                             qwen3_config(), llama3_config(), slower}) {
+                             qwen3_config(), llama3_config(), slower, mistral_config()}) {
     const ModelOptions model = parse(config).model;
     expect_same_model(parse(model_config_json(model, at::kBFloat16)).model, model);
   }

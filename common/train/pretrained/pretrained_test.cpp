@@ -80,6 +80,13 @@ TEST_F(PretrainedTest, ALlamasContextIsTheRunsOwn) {
   expect_equal(load(), values_);
   options_.model.context = 1001;
   expect_refused<UsageError>("--context 1001", "at most 1000");
+  config["model_type"] = "mistral";
+  config["sliding_window"] = 200;
+  write_config(config);
+  options_.model.context = 200;
+  expect_equal(load(), values_);
+  options_.model.context = 201;
+  expect_refused<UsageError>("--context 201", "at most 200", "sliding_window");
 }
 
 // A run of ours and a checkpoint both give the shape, with the context that they were trained with.
