@@ -60,6 +60,7 @@ const std::map<Texts, Texts> kTaken = {
      {"microbatches-per-step" /* with exact sums */,
       "steps" /* whole rounds */,
       "kv-heads" /* gpt2 has as many as heads */,
+      "no-rope-interval" /* and all layers have positions */,
       "head-channels" /* and equal shares */,
       "ranks",
       "rank",

@@ -46,6 +46,7 @@ std::vector<std::string> values_for(const std::string& name, const Json& value,
 const std::vector<std::vector<const char*>> kCompanions = {
     {},
     {"--model", "llama"},
+    {"--model", "smollm3"},
     {"--out", "o"},
     {"--val-data", "v"},
     {"--device", "cuda"},

@@ -125,8 +125,10 @@ TEST(BuildLayers, ForwardSavesTheActivationsOfTheFormula) {
         options.kv_heads = kv_heads;
         for (const auto& [family, head_channels] : {std::pair(ModelFamily::kLlama, 0),
                                                     {ModelFamily::kQwen2, 6},
-                                                    {ModelFamily::kQwen3, 16}}) {
+                                                    {ModelFamily::kQwen3, 16},
+                                                    {ModelFamily::kSmolLm3, 6}}) {
           options.family = family;
+          options.no_rope_interval = family == ModelFamily::kSmolLm3 ? 1 : 0;
           options.head_channels = head_channels;
           expect_formula();
         }

@@ -106,6 +106,22 @@ void ConfigReader::only_all(const char* name, const char* begin) {
       "\" and what begins so: ", kAdvice);
 }
 
+std::optional<std::int64_t> ConfigReader::interval_of_zeros(const char* name, std::int64_t count) {
+  const SortedJson* const found = find(name);
+  if (found == nullptr) return {};
+  std::int64_t interval = 0, i = 0;
+  const auto is_regular = [&](const SortedJson& value) {
+    if (++i > count) return true;
+    if (interval == 0 && value == 0) interval = i;
+    return value == (interval != 0 && i % interval == 0 ? 0 : 1);
+  };
+  check(
+      found->is_array() && std::ssize(*found) >= count && std::ranges::all_of(*found, is_regular),
+      path_, ": \"", name, "\" is ", [&] { return excerpt(to_text(*found)); },
+      "; Ladder computes only a list of 1, and of 0 at every Nth of ", count, " layers: ", kAdvice);
+  return interval;
+}
+
 bool ConfigReader::is_one_not_zero(std::initializer_list<const char*> names) {
   bool is_one = false;
   for (const char* name : names) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -36,6 +37,9 @@ class ConfigReader {
             const char* advice = kAdvice);
   // A list of which each text must begin like this, if it is there and not null.
   void only_all(const char* name, const char* begin);
+  // Of a list of zeros and ones, one for each of `count` things: N if every Nth is 0, or 0 if none
+  // is. Nothing if it is missing or null.
+  std::optional<std::int64_t> interval_of_zeros(const char* name, std::int64_t count);
   bool is_one_not_zero(std::initializer_list<const char*> names);
   // Of rotary positions, in both spellings: "rope_theta" with "rope_scaling", and "rope_parameters"
   // with both in it. `theta` is what it is if neither says so.

@@ -21,6 +21,7 @@ const FamilyTraits& llama();
 const FamilyTraits& qwen2();
 const FamilyTraits& qwen3();
 const FamilyTraits& mistral();
+const FamilyTraits& smollm3();
 
 namespace {
 
@@ -28,11 +29,9 @@ struct Row {
   ModelFamily family;
   const FamilyTraits& (*traits)();
 };
-constexpr Row kFamilies[] = {{ModelFamily::kGpt2, gpt2},
-                             {ModelFamily::kLlama, llama},
-                             {ModelFamily::kQwen2, qwen2},
-                             {ModelFamily::kQwen3, qwen3},
-                             {ModelFamily::kMistral, mistral}};
+constexpr Row kFamilies[] = {{ModelFamily::kGpt2, gpt2},       {ModelFamily::kLlama, llama},
+                             {ModelFamily::kQwen2, qwen2},     {ModelFamily::kQwen3, qwen3},
+                             {ModelFamily::kMistral, mistral}, {ModelFamily::kSmolLm3, smollm3}};
 
 constexpr bool has_all_families() {
   int family = 0;
@@ -49,10 +48,11 @@ std::int64_t default_mlp_channels(std::int64_t channels, std::int64_t num_matric
 }
 
 // The families that have what this one lacks.
-std::string families_with(bool (FamilyTraits::*has)() const) {
+template <class Has>
+std::string families_with(Has FamilyTraits::*has) {
   std::vector<const char*> names;
   for (const Row& row : kFamilies)
-    if ((row.traits().*has)()) names.push_back(row.traits().name());
+    if ((row.traits().*has)() != 0) names.push_back(row.traits().name());
   return listed(names);
 }
 
@@ -83,6 +83,13 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
   check_is_rotary(options.rope_theta == usual.rope_theta, "--rope-theta", options.rope_theta);
   check_is_rotary(options.rope_scaling == usual.rope_scaling, "--rope-scaling",
                   options.rope_scaling);
+  const std::int64_t interval = options.no_rope_interval;
+  check_usage(
+      interval == 0 || traits.no_rope_interval() != 0, "--no-rope-interval ", interval,
+      " is for --model ", [] { return families_with(&FamilyTraits::no_rope_interval); },
+      ": all layers of ", traits.name(), " have positions");
+  check_usage(interval <= options.layers, "--no-rope-interval ", interval, " is above --layers ",
+              options.layers, ", so no layer would be without positions: give 0");
   check_usage(
       !traits.has_joint_qkv() || query_channels_of(options) == options.channels, "--head-channels ",
       options.head_channels, " is for --model ",

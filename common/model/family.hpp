@@ -112,6 +112,8 @@ class FamilyTraits {
   bool is_shared_by_heads(const std::string& name) const {
     return has_qk_norm() && (name.ends_with("q_norm.weight") || name.ends_with("k_norm.weight"));
   }
+  // Of ModelOptions, unless it is given; 0: the family has no layers without positions.
+  virtual std::int64_t no_rope_interval() const { return 0; }
   // Whether it is no parameter but what a model computes itself, which older files hold as well.
   virtual bool is_buffer(const std::string& /*name*/) const { return false; }
   // Models with a known shape, all but its `context`, by --model's names.

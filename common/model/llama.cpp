@@ -4,7 +4,8 @@
 //
 // Its relatives differ in attention alone: Qwen2 (arXiv 2407.10671) has biases of queries, keys and
 // values, and Qwen3 (arXiv 2505.09388) a norm of each head's query and key. Mistral (arXiv
-// 2310.06825) is the same up to the length of its window.
+// 2310.06825) is the same up to the length of its window. In SmolLM3, some layers have no positions
+// (Yang et al., arXiv 2501.18795).
 
 #include <algorithm>
 #include <optional>
@@ -31,7 +32,7 @@ struct LlamaAttention {
   Projection k_proj;  // [A·K/H, C]
   Projection v_proj;  // [A·K/H, C]
   at::Tensor o_proj;  // [C, A]
-  RotaryPositions rotary;
+  std::optional<RotaryPositions> rotary;
   std::int64_t head_channels;  // d
   Products products;
   std::optional<RmsNorm> q_norm = {}, k_norm = {};  // [d], over each head
@@ -43,7 +44,8 @@ struct LlamaAttention {
     };
     at::Tensor q = heads(q_proj), k = heads(k_proj);
     if (q_norm) q = (*q_norm)(q), k = (*k_norm)(k);
-    return project(causal_attention(rotary(q), rotary(k), heads(v_proj)), o_proj, products);
+    if (rotary) q = (*rotary)(q), k = (*rotary)(k);
+    return project(causal_attention(q, k, heads(v_proj)), o_proj, products);
   }
 };
 
@@ -159,9 +161,12 @@ class Llama final : public Family {
                                       parts};
     const auto gate = from("mlp.gate_proj", M, 1), up = from("mlp.up_proj", M, 1);
     const auto down = into("mlp.down_proj", M, 1);
+    const std::int64_t interval = options_.no_rope_interval;
+    const bool has_positions = interval == 0 || (index + 1) % interval != 0;
+    const auto rotary = has_positions ? std::optional(rotary_) : std::nullopt;
     for (std::size_t part = 0; part < q.size(); ++part) {
       block.attention.own.push_back(
-          {q[part], k[part], v[part], o[part], rotary_, d, options_.products});
+          {q[part], k[part], v[part], o[part], rotary, d, options_.products});
       block.mlp.own.push_back({gate[part], up[part], down[part], options_.products});
     }
     layer.forward = block;
@@ -248,6 +253,7 @@ class LlamaTraits : public FamilyTraits {
     const ConfigReader::Rope rope = config.rope(model.context, model.rope_theta);
     model.rope_theta = rope.theta;
     model.rope_scaling = to_text(rope.scaling);
+    model.no_rope_interval = read_no_rope_interval(config, model.layers);
     return {model, config.is_one_not_zero({"attention_dropout"}), window};
   }
 
@@ -271,7 +277,7 @@ class LlamaTraits : public FamilyTraits {
     if (defaults().head_channels != 0 || query_channels_of(model) != model.channels)
       json["head_dim"] = head_channels_of(model);
     json["attention_dropout"] = 0.0;
-    json.update(other_settings());
+    json.update(other_settings(model));
     return json;
   }
 
@@ -315,7 +321,14 @@ class LlamaTraits : public FamilyTraits {
     config.only("sliding_window", {nullptr});
     return 0;
   }
-  virtual Json other_settings() const { return {{"attention_bias", false}, {"mlp_bias", false}}; }
+  // And of layers without positions.
+  virtual std::int64_t read_no_rope_interval(ConfigReader& /*config*/,
+                                             std::int64_t /*layers*/) const {
+    return 0;
+  }
+  virtual Json other_settings(const ModelOptions& /*model*/) const {
+    return {{"attention_bias", false}, {"mlp_bias", false}};
+  }
 
  private:
   // Null for none.
@@ -372,7 +385,9 @@ class Qwen2Traits : public LlamaTraits {
     config.ignore({"sliding_window", "max_window_layers"});  // in use only if layer_types says so
     return 0;
   }
-  Json other_settings() const override { return {{"use_sliding_window", false}}; }
+  Json other_settings(const ModelOptions& /*model*/) const override {
+    return {{"use_sliding_window", false}};
+  }
 };
 
 class Qwen3Traits final : public Qwen2Traits {
@@ -402,7 +417,7 @@ class Qwen3Traits final : public Qwen2Traits {
     model.head_channels = 128;
     return model;
   }
-  Json other_settings() const override {
+  Json other_settings(const ModelOptions& /*model*/) const override {
     return {{"attention_bias", false}, {"use_sliding_window", false}};
   }
 };
@@ -436,7 +451,63 @@ class MistralTraits final : public LlamaTraits {
   std::int64_t read_window(ConfigReader& config) const override {
     return config.extent("sliding_window", 4096, /*if_null=*/0);
   }
-  Json other_settings() const override { return {{"sliding_window", nullptr}}; }
+  Json other_settings(const ModelOptions& /*model*/) const override {
+    return {{"sliding_window", nullptr}};
+  }
+};
+
+class SmolLm3Traits final : public LlamaTraits {
+ public:
+  const char* name() const override { return "smollm3"; }
+  std::int64_t no_rope_interval() const override { return 4; }
+
+  // The model's config.json.
+  std::vector<std::pair<std::string, ModelOptions>> models() const override {
+    return {{"smollm3-3b",
+             {.vocab_size = 128256,
+              .layers = 36,
+              .heads = 16,
+              .kv_heads = 4,
+              .channels = 2048,
+              .mlp_channels = 11008,
+              .rope_theta = 5e6,
+              .no_rope_interval = 4,
+              .norm_eps = 1e-6}}};
+  }
+
+ protected:
+  const char* architecture() const override { return "SmolLM3ForCausalLM"; }
+  ModelOptions defaults() const override {
+    ModelOptions model = models()[0].second;
+    model.context = 32768;
+    model.rope_theta = 2e6;
+    return model;
+  }
+  std::int64_t read_window(ConfigReader& config) const override {
+    config.ignore({"sliding_window", "max_window_layers"});
+    return 0;
+  }
+  // transformers makes a list that is missing by the interval, which it does not read otherwise.
+  std::int64_t read_no_rope_interval(ConfigReader& config, std::int64_t layers) const override {
+    constexpr std::int64_t kMostLayers = 1 << 16;
+    check(layers <= kMostLayers, config.path(), ": \"num_hidden_layers\" is ", layers,
+          ", it must be at most ", kMostLayers);
+    config.ignore({"no_rope_layer_interval"});
+    if (const auto of_list = config.interval_of_zeros("no_rope_layers", layers)) return *of_list;
+    const std::int64_t interval = config.extent("no_rope_layer_interval", no_rope_interval());
+    return interval <= layers ? interval : 0;
+  }
+  Json other_settings(const ModelOptions& model) const override {
+    const std::int64_t interval =
+        model.no_rope_interval != 0 ? model.no_rope_interval : model.layers + 1;
+    Json layers = Json::array();
+    for (std::int64_t i = 1; i <= model.layers; ++i) layers.push_back(i % interval == 0 ? 0 : 1);
+    return {{"attention_bias", false},
+            {"mlp_bias", false},
+            {"use_sliding_window", false},
+            {"no_rope_layer_interval", interval},
+            {"no_rope_layers", layers}};
+  }
 };
 
 }  // namespace
@@ -458,6 +529,11 @@ const FamilyTraits& qwen3() {
 
 const FamilyTraits& mistral() {
   static const MistralTraits kTraits;
+  return kTraits;
+}
+
+const FamilyTraits& smollm3() {
+  static const SmolLm3Traits kTraits;
   return kTraits;
 }
 

@@ -94,6 +94,8 @@ at::Tensor llama_formula(const Weights& w, const at::Tensor& tokens, const Model
                                                        : x_of_heads;
     };
     const auto turned = [&](const std::string& name) {
+      if (options.no_rope_interval != 0 && (i + 1) % options.no_rope_interval == 0)
+        return heads(name);
       return rotary_formula(heads(name), options.rope_theta, options.rope_scaling);
     };
     x = x + linear("self_attn.o", attention_formula(turned("self_attn.q"), turned("self_attn.k"),
@@ -166,12 +168,15 @@ TEST(Llama, ItsRelativesAreThoseOfTheFormulas) {
   at::manual_seed(2);
   for (const auto& [family, num_tensors] : {std::pair(ModelFamily::kQwen2, 3 + 2 * (9 + 3)),
                                             {ModelFamily::kQwen3, 3 + 2 * (9 + 2)},
-                                            {ModelFamily::kLlama, 3 + 2 * 9}}) {
+                                            {ModelFamily::kLlama, 3 + 2 * 9},
+                                            {ModelFamily::kMistral, 3 + 2 * 9},
+                                            {ModelFamily::kSmolLm3, 3 + 2 * 9}}) {
     for (const std::int64_t head_channels : {0, 10}) {
       for (const char* scaling : {"none", "linear:2.5", "llama3:8:1:3:24"}) {
         for (const auto& [type, tolerance] : {std::pair(at::kFloat, 3e-5), {at::kBFloat16, 6e-2}}) {
           ModelOptions options = tiny_llama(/*tied=*/false, 2);
           options.family = family;
+          if (family == ModelFamily::kSmolLm3) options.no_rope_interval = 2;
           options.head_channels = head_channels;
           options.rope_scaling = scaling;
           options.precision = {type, at::kFloat};
@@ -195,12 +200,14 @@ TEST(Llama, ItsRelativesAreThoseOfTheFormulas) {
   }
 }
 
-TEST(Llama, QwensHaveTheirKnownNumbersOfParameters) {
+TEST(Llama, ItsRelativesHaveTheirKnownNumbersOfParameters) {
   const auto count = [](const char* name) {
     return count_parameters(build_layers(*named_model(name).shape, 0, {}, at::kMeta));
   };
   EXPECT_EQ(count("qwen2.5-0.5b"), 494032768);
   EXPECT_EQ(count("qwen3-0.6b"), 596049920);
+  EXPECT_EQ(count("mistral-7b"), 7248023552);
+  EXPECT_EQ(count("smollm3-3b"), 3075098624);
 }
 
 TEST(Llama, SmolLm2HasItsKnownNumbersOfParametersAndNames) {

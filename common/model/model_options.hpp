@@ -17,6 +17,7 @@ enum class ModelFamily {
   kQwen2,    // the same, with biases of queries, keys and values
   kQwen3,    // the same as Llama, with an RMSNorm of each head's query and key
   kMistral,  // the same as Llama
+  kSmolLm3,  // the same as Llama, with layers that have no positions
   kNumFamilies
 };
 
@@ -36,11 +37,12 @@ struct ModelOptions {
   std::int64_t kv_heads = 0;       // of keys and values, each read by heads / kv_heads; 0: as many
   std::int64_t head_channels = 0;  // of a head, d; 0: channels / heads
   std::int64_t channels = 128;
-  std::int64_t mlp_channels = 0;          // inside the MLP; 0: as many as the family has
-  bool tie_embeddings = true;             // the head's weight is the token embedding
-  double rope_theta = 10000;              // of rotary positions
-  std::string rope_scaling = "none";      // of their speeds (rope_scaling.hpp)
-  double norm_eps = 1e-5;                 // added to a norm's variance
+  std::int64_t mlp_channels = 0;      // inside the MLP; 0: as many as the family has
+  bool tie_embeddings = true;         // the head's weight is the token embedding
+  double rope_theta = 10000;          // of rotary positions
+  std::string rope_scaling = "none";  // of their speeds (rope_scaling.hpp)
+  std::int64_t no_rope_interval = 0;  // of every so many layers, the last has no positions; 0: none
+  double norm_eps = 1e-5;             // added to a norm's variance
   Products products = faster_products();  // of all linear layers and the head
   Precision precision = {};               // of the parameters and their .grad
   Recompute recompute = Recompute::kNone;

@@ -127,9 +127,10 @@ struct Case {
   std::int64_t kv_heads;
   std::int64_t head_channels = 0;
 };
-const Case kCases[] = {{ModelFamily::kGpt2, true, 0},  {ModelFamily::kGpt2, false, 0},
-                       {ModelFamily::kLlama, true, 4}, {ModelFamily::kLlama, false, 8},
-                       {ModelFamily::kQwen2, true, 4}, {ModelFamily::kQwen3, false, 4, 10}};
+const Case kCases[] = {{ModelFamily::kGpt2, true, 0},   {ModelFamily::kGpt2, false, 0},
+                       {ModelFamily::kLlama, true, 4},  {ModelFamily::kLlama, false, 8},
+                       {ModelFamily::kQwen2, true, 4},  {ModelFamily::kQwen3, false, 4, 10},
+                       {ModelFamily::kSmolLm3, true, 4}};
 
 ModelOptions shape_of(const Case& of, std::int64_t parts) {
   return {.family = of.family,
@@ -142,6 +143,7 @@ ModelOptions shape_of(const Case& of, std::int64_t parts) {
           .channels = 48,
           .mlp_channels = 50,  // nor does that into 4
           .tie_embeddings = of.is_tied,
+          .no_rope_interval = of.family == ModelFamily::kSmolLm3 ? 2 : 0,
           .product_parts = parts};
 }
 

@@ -134,6 +134,7 @@ inline void expect_same_model(const ModelOptions& a, const ModelOptions& b) {
   EXPECT_EQ(a.tie_embeddings, b.tie_embeddings);
   EXPECT_EQ(a.rope_theta, b.rope_theta);
   EXPECT_EQ(a.rope_scaling, b.rope_scaling);
+  EXPECT_EQ(a.no_rope_interval, b.no_rope_interval);
   EXPECT_EQ(a.norm_eps, b.norm_eps);
 }
 

@@ -58,6 +58,7 @@ ModelOptions model_of_checkpoint(const fs::path& checkpoint) {
     model.mlp_channels = config.value("mlp-channels", model.mlp_channels);
     model.rope_theta = config.value("rope-theta", model.rope_theta);
     model.rope_scaling = config.value("rope-scaling", model.rope_scaling);
+    model.no_rope_interval = config.value("no-rope-interval", model.no_rope_interval);
     model.norm_eps = config.value("norm-eps", model.norm_eps);
     check_ranges(options);
     return completed(model);
@@ -94,6 +95,7 @@ void visit_shape(const Visit& visit) {
   visit("tie-embeddings", &ModelOptions::tie_embeddings);
   visit("rope-theta", &ModelOptions::rope_theta);
   visit("rope-scaling", &ModelOptions::rope_scaling);
+  visit("no-rope-interval", &ModelOptions::no_rope_interval);
   visit("norm-eps", &ModelOptions::norm_eps);
 }
 
@@ -184,6 +186,9 @@ void finalize_model(TrainOptions& options, const Start& start) {
     if (is_told_by_model) options.data.vocab_size = model.vocab_size;
   } else if (named.shape) {
     take_named_shape(options, *named.shape);
+  } else if (options.given.contains("model") && !options.given.contains("no-rope-interval")) {
+    const std::int64_t interval = traits_of(model.family).no_rope_interval();
+    model.no_rope_interval = interval <= model.layers ? interval : 0;
   }
   if (!options.given.contains("model")) options.named_model = traits_of(model.family).name();
   validate(model);

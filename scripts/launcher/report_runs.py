@@ -46,6 +46,7 @@ SHAPE = (
     "tie-embeddings",
     "rope-theta",
     "rope-scaling",
+    "no-rope-interval",
     "norm-eps",
 )
 

@@ -269,6 +269,7 @@ Json unshaped_options(const ModelOptions& model) {
   return {{"heads", model.heads},
           {"rope-theta", model.rope_theta},
           {"rope-scaling", model.rope_scaling},
+          {"no-rope-interval", model.no_rope_interval},
           {"norm-eps", model.norm_eps}};
 }
 

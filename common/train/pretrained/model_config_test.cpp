@@ -82,6 +82,22 @@ Json mistral3_config() {
   return config;
 }
 
+// SmolLM3-3B's.
+Json smollm3_config() {
+  return Json::parse(R"({
+    "architectures": ["SmolLM3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "bos_token_id": 128000, "eos_token_id": 128012, "hidden_act": "silu", "hidden_size": 2048,
+    "initializer_range": 0.02, "intermediate_size": 11008, "max_position_embeddings": 65536,
+    "max_window_layers": 28, "mlp_bias": false, "model_type": "smollm3",
+    "no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0,
+    1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0], "num_attention_heads": 16,
+    "num_hidden_layers": 36, "num_key_value_heads": 4, "pad_token_id": 128004,
+    "pretraining_tp": 2, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 5000000.0,
+    "sliding_window": null, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    "transformers_version": "4.54.0.dev0", "use_cache": false, "use_sliding_window": false,
+    "vocab_size": 128256})");
+}
+
 // GPT-2's own, from before transformers 2.
 Json gpt2_config() {
   return Json::parse(R"({
@@ -154,7 +170,8 @@ TEST(ModelConfigTest, WhatIsNotSetIsAsInTransformers) {
         {llama3_config(), {32000, 2048, 32, 32, 4096, 11008, 32, 64}},
         {qwen2_config(), {151936, 32768, 32, 32, 4096, 22016, 32, 64}},
         {qwen3_config(), {151936, 32768, 32, 32, 4096, 22016, 32, 128}},
-        {mistral_config(), {32000, 131072, 32, 32, 4096, 14336, 8, 128}}}) {
+        {mistral_config(), {32000, 131072, 32, 32, 4096, 14336, 8, 128}},
+        {smollm3_config(), {128256, 32768, 36, 16, 2048, 11008, 4, 128}}}) {
     const auto& settings = config["model_type"] == "gpt2" ? of_gpt2 : of_llama;
     for (std::size_t i = 0; i < settings.size(); ++i) {
       const auto [name, member] = settings[i];
@@ -177,6 +194,10 @@ TEST(ModelConfigTest, WhatIsNotSetIsAsInTransformers) {
     EXPECT_EQ(without(config, "rope_theta").rope_theta, 10000);
     EXPECT_FALSE(without(config, "tie_word_embeddings").tie_embeddings);
   }
+  Json smollm3 = smollm3_config();
+  smollm3.erase("tie_word_embeddings");
+  EXPECT_EQ(without(smollm3, "rope_theta").rope_theta, 2e6);
+  EXPECT_TRUE(parse(smollm3).model.tie_embeddings);
   EXPECT_EQ(without(small_gpt2_config(), "layer_norm_epsilon").norm_eps, 1e-5);
   EXPECT_TRUE(parse(small_gpt2_config()).model.tie_embeddings);
   EXPECT_FALSE(
@@ -192,7 +213,8 @@ TEST(ModelConfigTest, ReadsTheConfigsOfKnownModels) {
                                                  .mlp_channels = 3072});
   for (const auto& [config, name, context] : {std::tuple(qwen2_config(), "qwen2.5-0.5b", 32768),
                                               {qwen3_config(), "qwen3-0.6b", 40960},
-                                              {mistral3_config(), "mistral-7b", 32768}}) {
+                                              {mistral3_config(), "mistral-7b", 32768},
+                                              {smollm3_config(), "smollm3-3b", 65536}}) {
     ModelOptions wanted = *named_model(name).shape;
     wanted.context = context;
     expect_same_model(parse(config).model, wanted);
@@ -272,6 +294,32 @@ TEST(ModelConfigTest, AWindowIsToldAndNotInTheShape) {
   EXPECT_TRUE(model_config_json(parse(mistral_config()).model, at::kFloat)
                   .at("sliding_window")
                   .is_null());  // else transformers would take 4096
+}
+
+// The list says which layers have positions, and the interval makes one that is missing.
+TEST(ModelConfigTest, LayersWithoutPositionsAreEveryNth) {
+  Json config = changed(smollm3_config(), "num_hidden_layers", 5);
+  const auto interval = [&](const Json& layers, const Json& every) {
+    return parse(
+               changed(changed(config, "no_rope_layers", layers), "no_rope_layer_interval", every))
+        .model.no_rope_interval;
+  };
+  EXPECT_EQ(interval({1, 1, 1, 0, 1}, 2), 4);
+  EXPECT_EQ(interval({1, 0, 1, 0, 1, 1, 1}, 4), 2);  // those of further layers are not read
+  EXPECT_EQ(interval({0, 0, 0, 0, 0}, 4), 1);
+  EXPECT_EQ(interval({1, 1, 1, 1, 1, 0}, 4), 0);
+  EXPECT_EQ(interval(nullptr, 2), 2);
+  EXPECT_EQ(interval(nullptr, 6), 0);
+  for (const Json& layers : {Json({1, 1, 1, 0}), Json({1, 1, 0, 0, 1}), Json({1, 0, 1, 1, 1}),
+                             Json({1, 0, 1, 0, 2}), Json({0, 1, 1, 1, 1}), Json(4), Json({"1"})})
+    expect_refused(config, "no_rope_layers", layers);
+  config.erase("no_rope_layers");
+  expect_refused(config, "no_rope_layer_interval", 0);
+  expect_refused(config, "num_hidden_layers", 1 << 20);
+  config.erase("no_rope_layer_interval");
+  EXPECT_EQ(parse(config).model.no_rope_interval, 4);
+  EXPECT_EQ(model_config_json(parse(config).model, at::kFloat)["no_rope_layers"],
+            Json({1, 1, 1, 0, 1}));
 }
 
 // What would make another function of the same weights.
@@ -369,8 +417,11 @@ TEST(ModelConfigTest, RopeThetaIsWrittenForOldAndNewReaders) {
 TEST(ModelConfigTest, WhatIsWrittenIsReadAgain) {
   Json slower = qwen2_config();
   slower["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0 / 3}};
-  for (const Json& config : {smollm2_config(), small_gpt2_config(), gpt2_config(), qwen2_config(),
-                             qwen3_config(), llama3_config(), slower, mistral_config()}) {
+  for (const Json& config :
+       {smollm2_config(), small_gpt2_config(), gpt2_config(), qwen2_config(), qwen3_config(),
+        llama3_config(), slower, mistral_config(), smollm3_config(),
+        changed(changed(smollm3_config(), "no_rope_layers", nullptr), "no_rope_layer_interval",
+                50)}) {
     const ModelOptions model = parse(config).model;
     expect_same_model(parse(model_config_json(model, at::kBFloat16)).model, model);
   }
