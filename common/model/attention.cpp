@@ -76,14 +76,17 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return mixed.transpose(1, 2).reshape({q.size(0), q.size(1), -1});
 }
 
-// Queries, keys and values. Norms of the first two also what came in, and one number per head. The
+// Queries, keys and values. Norms of the first two also what came in, and one number each. The
 // fused kernel also its output, which is the result itself in fp32, and one log-sum per head, all in
 // fp32 if 16 bits are widened for it; the one that is written out all probabilities. A GPU's kernels
 // copy heads whose channels are no multiple of 8, and in fp32 each query's shared keys and values.
 std::int64_t saved_bytes_of_attention(const ModelOptions& options, AttentionPath path) {
   const std::int64_t H = options.heads, K = options.kv_heads, d = head_channels_of(options);
   const std::int64_t A = H * d, qkv = A + 2 * d * K, e = options.precision.param_bytes();
-  const std::int64_t norms = traits_of(options.family).has_qk_norm() ? (e * d + 4) * (H + K) : 0;
+  const QkNorm qk_norm = traits_of(options.family).qk_norm();
+  const std::int64_t norms =
+      qk_norm == QkNorm::kNone ? 0
+                               : e * d * (H + K) + 4 * (qk_norm == QkNorm::kOfEachHead ? H + K : 2);
   switch (path) {
     case AttentionPath::kFused:
       return norms + 4 * (qkv + H);

@@ -126,7 +126,8 @@ TEST(BuildLayers, ForwardSavesTheActivationsOfTheFormula) {
         for (const auto& [family, head_channels] : {std::pair(ModelFamily::kLlama, 0),
                                                     {ModelFamily::kQwen2, 6},
                                                     {ModelFamily::kQwen3, 16},
-                                                    {ModelFamily::kSmolLm3, 6}}) {
+                                                    {ModelFamily::kSmolLm3, 6},
+                                                    {ModelFamily::kOlmo2, 10}}) {
           options.family = family;
           options.no_rope_interval = family == ModelFamily::kSmolLm3 ? 1 : 0;
           options.head_channels = head_channels;
@@ -276,6 +277,9 @@ TEST(BuildLayers, ImpossibleShapesNameTheOption) {
   refused(options, "--head-channels 5 is for --model llama, qwen2, qwen3");
   options.family = ModelFamily::kQwen3;
   refused(options, "--head-channels 5 make heads of 5 channels");
+  options = tiny(true, ModelFamily::kOlmo2);
+  options.kv_heads = options.product_parts = 3;
+  refused(options, "--product-parts 3 (by default as many as --tensor-ranks) cuts the heads");
   options = tiny(true, ModelFamily::kLlama);
   for (const char* scaling :
        {"", "yarn:4", "linear:", "linear:0", "linear:-2", "linear:2:", "linear:2x", "linear:2:3",

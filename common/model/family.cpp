@@ -22,6 +22,7 @@ const FamilyTraits& qwen2();
 const FamilyTraits& qwen3();
 const FamilyTraits& mistral();
 const FamilyTraits& smollm3();
+const FamilyTraits& olmo2();
 
 namespace {
 
@@ -31,7 +32,8 @@ struct Row {
 };
 constexpr Row kFamilies[] = {{ModelFamily::kGpt2, gpt2},       {ModelFamily::kLlama, llama},
                              {ModelFamily::kQwen2, qwen2},     {ModelFamily::kQwen3, qwen3},
-                             {ModelFamily::kMistral, mistral}, {ModelFamily::kSmolLm3, smollm3}};
+                             {ModelFamily::kMistral, mistral}, {ModelFamily::kSmolLm3, smollm3},
+                             {ModelFamily::kOlmo2, olmo2}};
 
 constexpr bool has_all_families() {
   int family = 0;
@@ -72,6 +74,10 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
               " heads of keys and values, of which each part needs whole ones");
   check_usage(parts <= options.vocab_size, "--product-parts ", parts,
               " cuts the vocabulary, which has only ", options.vocab_size, " tokens");
+  check_usage(parts == 1 || traits.qk_norm() != QkNorm::kOfAllHeads, "--product-parts ", parts,
+              " (by default as many as --tensor-ranks) cuts the heads, but ", traits.name(),
+              " has one norm over the queries of all heads, and one over their keys: give 1, or ",
+              "take another --model");
   parse_rope_scaling(options.rope_scaling);  // throws for what is none
   const auto check_is_rotary = [&](bool is_default, const char* option, const auto& value) {
     check_usage(
@@ -235,7 +241,8 @@ std::int64_t Family::saved_bytes_of_norm() const {
 }
 
 std::int64_t Family::bytes_of_cheap_outputs() const {
-  return options_.precision.param_bytes() * (2 * options_.channels + options_.mlp_channels);
+  const std::int64_t norms = traits_.has_norms_after() ? 0 : 2 * options_.channels;
+  return options_.precision.param_bytes() * (norms + options_.mlp_channels);
 }
 
 std::int64_t Family::largest_matrix_of_block() const {

@@ -80,6 +80,8 @@ struct ModelConfig {
   std::int64_t window = 0;
 };
 
+enum class QkNorm { kNone, kOfEachHead, kOfAllHeads };
+
 // What is known of a family without a shape. A class that lacks one of these does not compile; only
 // those at the end may be left out.
 class FamilyTraits {
@@ -106,8 +108,10 @@ class FamilyTraits {
   // The settings that read() reads, and those without which transformers would take other values.
   virtual Json write(const ModelOptions& model) const = 0;
 
-  virtual bool has_qkv_bias() const { return false; }  // all of GPT-2's products have one
-  virtual bool has_qk_norm() const { return false; }   // of each head's query and key
+  virtual bool has_qkv_bias() const { return false; }       // all of GPT-2's products have one
+  virtual QkNorm qk_norm() const { return QkNorm::kNone; }  // of queries and of keys
+  bool has_qk_norm() const { return qk_norm() != QkNorm::kNone; }
+  virtual bool has_norms_after() const { return false; }  // after attention and MLP, none before
   // Whether heads of all parts share the parameter, so that each part has a gradient of it.
   bool is_shared_by_heads(const std::string& name) const {
     return has_qk_norm() && (name.ends_with("q_norm.weight") || name.ends_with("k_norm.weight"));

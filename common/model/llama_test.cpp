@@ -76,6 +76,7 @@ using Weights = std::map<std::string, at::Tensor>;  // by their names
 
 at::Tensor llama_formula(const Weights& w, const at::Tensor& tokens, const ModelOptions& options) {
   const std::int64_t B = tokens.size(0), T = tokens.size(1), d = head_channels_of(options);
+  const bool is_olmo2 = options.family == ModelFamily::kOlmo2;
   const auto norm = [&](const std::string& name, const at::Tensor& x) {
     return rms_norm_formula(x, w.at(name + ".weight"), options.norm_eps);
   };
@@ -87,21 +88,29 @@ at::Tensor llama_formula(const Weights& w, const at::Tensor& tokens, const Model
       const auto bias = w.find(layer + name + "_proj.bias");
       return bias == w.end() ? product : product + bias->second;
     };
-    const at::Tensor a = norm(layer + "input_layernorm", x);
+    const auto before = [&](const char* name, const at::Tensor& y) {
+      return is_olmo2 ? y : norm(layer + name + "_layernorm", y);
+    };
+    const auto after = [&](const char* name, const at::Tensor& y) {
+      return is_olmo2 ? norm(layer + name + "_layernorm", y) : y;
+    };
+    const at::Tensor a = before("input", x);
     const auto heads = [&](const std::string& name) {
-      const at::Tensor x_of_heads = linear(name, a).view({B, T, -1, d});
-      return w.contains(layer + name + "_norm.weight") ? norm(layer + name + "_norm", x_of_heads)
-                                                       : x_of_heads;
+      const at::Tensor all = linear(name, a), of_each = all.view({B, T, -1, d});
+      if (!w.contains(layer + name + "_norm.weight")) return of_each;
+      return norm(layer + name + "_norm", is_olmo2 ? all : of_each).view({B, T, -1, d});
     };
     const auto turned = [&](const std::string& name) {
       if (options.no_rope_interval != 0 && (i + 1) % options.no_rope_interval == 0)
         return heads(name);
       return rotary_formula(heads(name), options.rope_theta, options.rope_scaling);
     };
-    x = x + linear("self_attn.o", attention_formula(turned("self_attn.q"), turned("self_attn.k"),
-                                                    heads("self_attn.v")));
-    const at::Tensor b = norm(layer + "post_attention_layernorm", x);
-    x = x + linear("mlp.down", swiglu_formula(linear("mlp.gate", b), linear("mlp.up", b)));
+    const at::Tensor mixed =
+        attention_formula(turned("self_attn.q"), turned("self_attn.k"), heads("self_attn.v"));
+    x = x + after("post_attention", linear("self_attn.o", mixed));
+    const at::Tensor b = before("post_attention", x);
+    const at::Tensor gated = swiglu_formula(linear("mlp.gate", b), linear("mlp.up", b));
+    x = x + after("post_feedforward", linear("mlp.down", gated));
   }
   const char* head = options.tie_embeddings ? "embed_tokens.weight" : "lm_head.weight";
   return at::matmul(norm("norm", x), w.at(head).t());
@@ -170,7 +179,8 @@ TEST(Llama, ItsRelativesAreThoseOfTheFormulas) {
                                             {ModelFamily::kQwen3, 3 + 2 * (9 + 2)},
                                             {ModelFamily::kLlama, 3 + 2 * 9},
                                             {ModelFamily::kMistral, 3 + 2 * 9},
-                                            {ModelFamily::kSmolLm3, 3 + 2 * 9}}) {
+                                            {ModelFamily::kSmolLm3, 3 + 2 * 9},
+                                            {ModelFamily::kOlmo2, 3 + 2 * (9 + 2)}}) {
     for (const std::int64_t head_channels : {0, 10}) {
       for (const char* scaling : {"none", "linear:2.5", "llama3:8:1:3:24"}) {
         for (const auto& [type, tolerance] : {std::pair(at::kFloat, 3e-5), {at::kBFloat16, 6e-2}}) {
@@ -208,6 +218,7 @@ TEST(Llama, ItsRelativesHaveTheirKnownNumbersOfParameters) {
   EXPECT_EQ(count("qwen3-0.6b"), 596049920);
   EXPECT_EQ(count("mistral-7b"), 7248023552);
   EXPECT_EQ(count("smollm3-3b"), 3075098624);
+  EXPECT_EQ(count("olmo2-1b"), 1484916736);
 }
 
 TEST(Llama, SmolLm2HasItsKnownNumbersOfParametersAndNames) {

@@ -18,7 +18,16 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    LlamaConfig,
+    MistralConfig,
+    Olmo2Config,
+    Qwen2Config,
+    Qwen3Config,
+    SmolLM3Config,
+)
 
 VOCABULARY, LAYERS, HEADS, CHANNELS, POSITIONS = 301, 3, 12, 48, 64
 CONTEXT = 40  # of what is compared: less than the model has positions
@@ -65,6 +74,21 @@ def qwen3(**changes):
     return llama(Qwen3Config, **{"head_dim": 2 * CHANNELS // HEADS, **changes})
 
 
+def mistral(**changes):
+    """Its window is as long as the longest text."""
+    window = changes.get("max_position_embeddings", CONTEXT)
+    return llama(MistralConfig, **{"sliding_window": window, **changes})
+
+
+def smollm3(**changes):
+    """Its second layer has no positions."""
+    return llama(SmolLM3Config, **{"no_rope_layer_interval": 2, "pad_token_id": None, **changes})
+
+
+def olmo2(**changes):
+    return llama(Olmo2Config, **{"pad_token_id": None, **changes})
+
+
 @dataclass(frozen=True)
 class Family:
     name: str  # of its plainest model in MODELS
@@ -81,6 +105,12 @@ FAMILIES = [
     Family("GPT-2", gpt2, "n_positions"),
     Family("Llama", llama, "max_position_embeddings",
            {"model": "llama", "kv_heads": 2, "rope_theta": 3000, "norm_eps": 1e-4, "mlp_channels": 72}),
+    Family("Mistral", mistral, "max_position_embeddings",
+           {"model": "mistral", "kv_heads": 2, "head_channels": 12, "norm_eps": 1e-6}),
+    Family("SmolLM3", smollm3, "max_position_embeddings",
+           {"model": "smollm3", "kv_heads": 2, "no_rope_interval": 2}),
+    Family("OLMo 2", olmo2, "max_position_embeddings",
+           {"model": "olmo2", "kv_heads": 2, "rope_theta": 300, "rope_scaling": "linear:2.5"}),
     Family("Qwen2", qwen2, "max_position_embeddings",
            {"model": "qwen2", "kv_heads": 2, "rope_theta": 300, "rope_scaling": "llama3:8:1:4:24"}),
     Family("Qwen3", qwen3, "max_position_embeddings",
@@ -139,6 +169,19 @@ MODELS = [
     Tiny("Qwen2, untied, slowed", qwen2(tie_word_embeddings=False, **LINEAR)),
     Tiny("Qwen3", qwen3()),
     Tiny("Qwen3, untied", qwen3(head_dim=CHANNELS // HEADS, tie_word_embeddings=False)),
+    Tiny("Mistral", mistral()),
+    Tiny("Mistral, untied, no window", mistral(sliding_window=None, tie_word_embeddings=False)),
+    Tiny("SmolLM3", smollm3()),
+    Tiny(
+        "SmolLM3, untied, no positions",
+        smollm3(no_rope_layer_interval=1, tie_word_embeddings=False),
+    ),
+    Tiny("OLMo 2", olmo2()),
+    Tiny(
+        "OLMo 2, untied, an older config.json",
+        olmo2(tie_word_embeddings=False, head_dim=16, **LINEAR),
+        is_old=True,
+    ),
     Tiny("Llama, stored in bf16", llama(), dtype=torch.bfloat16),
     Tiny("Llama, stored in fp16", llama(), dtype=torch.float16),
 ]
@@ -275,5 +318,15 @@ MISTAKES = [
     ),
     ("Qwen2", "biases of keys and values swapped", swap("k_proj.bias", "v_proj.bias")),
     ("Qwen3", "norms of queries and keys swapped", swap("q_norm", "k_norm")),
+    (
+        "SmolLM3",
+        "another layer without positions",
+        lambda _, config: config.update(no_rope_layers=[1, 1, 0]),
+    ),
+    (
+        "OLMo 2",
+        "norms of attention and MLP swapped",
+        swap("post_attention_layernorm", "post_feedforward_layernorm"),
+    ),
     ("Llama", "another eps", lambda _, config: config.update(rms_norm_eps=2e-5)),
 ]

@@ -85,6 +85,7 @@ std::vector<UnitShape> units_of(const ModelOptions& model) {
                return numels;
              })};
     if (model.family == ModelFamily::kQwen3) block.shared = {C, C, d, d};
+    if (model.family == ModelFamily::kOlmo2) block.shared = {C, C, A, K};  // in one part
     head.shared = {C};
   } else {
     embedding.shared = {model.context * C};
@@ -144,6 +145,7 @@ void expect_size(const ModelOptions& model, const Size& size) {
   const std::int64_t of_block = 2 * A * C + 2 * K * C + 3 * mlp_width(model) * C + 2 * C;
   const std::int64_t in_attention = model.family == ModelFamily::kQwen2   ? A + 2 * K
                                     : model.family == ModelFamily::kQwen3 ? 2 * d
+                                    : model.family == ModelFamily::kOlmo2 ? A + K
                                                                           : 0;
   const std::int64_t of_llama = model.layers * (of_block + in_attention) + C;
   EXPECT_EQ(size.parameters, embeddings + (is_llama(model) ? of_llama : of_gpt2));

@@ -122,6 +122,21 @@ TEST_ON_RANKS(ParityLadder, MachinesChangeNoBit) {
   }
 }
 
+// What differs from Llama, in 16 bits and with cheap recomputation.
+TEST_ON_RANKS(ParityLadder, LlamasRelativesEqualTheOracle) {
+  Climber climber;
+  for (const ModelFamily family : {ModelFamily::kSmolLm3, ModelFamily::kOlmo2}) {
+    TrainOptions options = climber.options(covering_set()[6]);
+    options.model.family = family;
+    options.model.no_rope_interval = family == ModelFamily::kSmolLm3 ? 2 : 0;
+    options.num_steps = 3;
+    for (const Trainer& rung : rungs()) {
+      const TrainOptions own = comparable(rung, options);
+      climber.expect_oracle(climber.climb(rung, own), own, climber.size());
+    }
+  }
+}
+
 // ctest -L full
 TEST(ParityLadder, DISABLED_FullProduct) {
   climb_all(full_product());

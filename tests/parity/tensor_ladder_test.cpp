@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/core/check.hpp"
+#include "common/model/family.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/start.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
@@ -96,22 +97,25 @@ TEST_ON_RANKS(TensorLadder, EveryMeshEqualsTheOracle) {
 
 // One hash for every number of data ranks, tensor ranks and stages; tied ones, too.
 // Biases of heads, and norms that the heads of all ranks share; with queries that are wider than
-// the residual stream.
+// the residual stream. OLMo 2 trains in a single part.
 TEST_ON_RANKS(TensorLadder, LlamasRelativesEqualTheOracle) {
   Climber climber;
   std::size_t next = 0;
-  for (const Cut& of_ranks : cuts_on(climber.size())) {
-    if (climber.size() > 1 && of_ranks.tensor_ranks == 1) continue;
-    for (const ModelFamily family : {ModelFamily::kQwen2, ModelFamily::kQwen3}) {
+  for (Cut of_ranks : cuts_on(climber.size())) {
+    for (const ModelFamily family :
+         {ModelFamily::kQwen2, ModelFamily::kQwen3, ModelFamily::kSmolLm3, ModelFamily::kOlmo2}) {
+      const bool is_olmo2 = family == ModelFamily::kOlmo2;
+      if (climber.size() > 1 && (of_ranks.tensor_ranks == 1) != is_olmo2) continue;
+      if (is_olmo2) of_ranks.parts = 1;
       TrainOptions options = climber.options(covering_set()[4]);
       options.model.family = family;
+      options.model.no_rope_interval = family == ModelFamily::kSmolLm3 ? 2 : 0;
       options.model.head_channels = 16;
       options.model.recompute = next++ % 3 == 0 ? Recompute::kBlocks : Recompute::kNone;
       options.data.num_microbatches = 2;
       options = cut(options, of_ranks);
       options.num_steps = 3;
-      SCOPED_TRACE(
-          concat(of_ranks.name(), ", ", family == ModelFamily::kQwen2 ? "qwen2" : "qwen3"));
+      SCOPED_TRACE(concat(of_ranks.name(), ", ", traits_of(family).name()));
       const FinishedRun run = climber.climb(tensor_trainer(), options);
       climber.expect_oracle(run, options,
                             climber.size() / (of_ranks.tensor_ranks * of_ranks.stages));

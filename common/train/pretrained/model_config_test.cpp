@@ -98,6 +98,18 @@ Json smollm3_config() {
     "vocab_size": 128256})");
 }
 
+// OLMo-2-0425-1B's.
+Json olmo2_config() {
+  return Json::parse(R"({
+    "architectures": ["Olmo2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "eos_token_id": 100257, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+    "intermediate_size": 8192, "max_position_embeddings": 4096, "model_type": "olmo2",
+    "num_attention_heads": 16, "num_hidden_layers": 16, "num_key_value_heads": 16,
+    "pad_token_id": 100277, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 500000,
+    "tie_word_embeddings": false, "torch_dtype": "float32", "transformers_version": "4.47.0",
+    "use_cache": true, "vocab_size": 100352})");
+}
+
 // GPT-2's own, from before transformers 2.
 Json gpt2_config() {
   return Json::parse(R"({
@@ -171,7 +183,8 @@ TEST(ModelConfigTest, WhatIsNotSetIsAsInTransformers) {
         {qwen2_config(), {151936, 32768, 32, 32, 4096, 22016, 32, 64}},
         {qwen3_config(), {151936, 32768, 32, 32, 4096, 22016, 32, 128}},
         {mistral_config(), {32000, 131072, 32, 32, 4096, 14336, 8, 128}},
-        {smollm3_config(), {128256, 32768, 36, 16, 2048, 11008, 4, 128}}}) {
+        {smollm3_config(), {128256, 32768, 36, 16, 2048, 11008, 4, 128}},
+        {olmo2_config(), {50304, 2048, 32, 32, 4096, 11008, 32, 128}}}) {
     const auto& settings = config["model_type"] == "gpt2" ? of_gpt2 : of_llama;
     for (std::size_t i = 0; i < settings.size(); ++i) {
       const auto [name, member] = settings[i];
@@ -198,6 +211,8 @@ TEST(ModelConfigTest, WhatIsNotSetIsAsInTransformers) {
   smollm3.erase("tie_word_embeddings");
   EXPECT_EQ(without(smollm3, "rope_theta").rope_theta, 2e6);
   EXPECT_TRUE(parse(smollm3).model.tie_embeddings);
+  EXPECT_EQ(without(olmo2_config(), "rms_norm_eps").norm_eps, 1e-5);
+  EXPECT_FALSE(without(olmo2_config(), "tie_word_embeddings").tie_embeddings);
   EXPECT_EQ(without(small_gpt2_config(), "layer_norm_epsilon").norm_eps, 1e-5);
   EXPECT_TRUE(parse(small_gpt2_config()).model.tie_embeddings);
   EXPECT_FALSE(
@@ -214,7 +229,8 @@ TEST(ModelConfigTest, ReadsTheConfigsOfKnownModels) {
   for (const auto& [config, name, context] : {std::tuple(qwen2_config(), "qwen2.5-0.5b", 32768),
                                               {qwen3_config(), "qwen3-0.6b", 40960},
                                               {mistral3_config(), "mistral-7b", 32768},
-                                              {smollm3_config(), "smollm3-3b", 65536}}) {
+                                              {smollm3_config(), "smollm3-3b", 65536},
+                                              {olmo2_config(), "olmo2-1b", 4096}}) {
     ModelOptions wanted = *named_model(name).shape;
     wanted.context = context;
     expect_same_model(parse(config).model, wanted);
@@ -419,7 +435,7 @@ TEST(ModelConfigTest, WhatIsWrittenIsReadAgain) {
   slower["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0 / 3}};
   for (const Json& config :
        {smollm2_config(), small_gpt2_config(), gpt2_config(), qwen2_config(), qwen3_config(),
-        llama3_config(), slower, mistral_config(), smollm3_config(),
+        llama3_config(), slower, mistral_config(), smollm3_config(), olmo2_config(),
         changed(changed(smollm3_config(), "no_rope_layers", nullptr), "no_rope_layer_interval",
                 50)}) {
     const ModelOptions model = parse(config).model;
