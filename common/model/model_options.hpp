@@ -18,7 +18,7 @@ enum class ModelFamily {
   kQwen3,    // the same as Llama, with an RMSNorm of each head's query and key
   kMistral,  // the same as Llama
   kSmolLm3,  // the same as Llama, with layers that have no positions
-  kOlmo2,  // the same as Llama, with norms after attention and MLP, and of all queries and all keys
+  kOlmo2,    // the same as Llama, with norms after attention and MLP, and of queries and keys
   kNumFamilies
 };
 

@@ -204,8 +204,10 @@ TEST(Options, AModelIsAFamily) {
   from_code.model.family = ModelFamily::kLlama;
   finalize(from_code);
   EXPECT_EQ(to_json(from_code).at("model"), "llama");
-  expect_refusal({"--model", "bert"},
-                 {"--model is 'bert'", "gpt2 or llama or qwen2 or qwen3 or smollm2-135m"});
+  expect_refusal(
+      {"--model", "bert"},
+      {"--model is 'bert'",
+       "gpt2 or llama or qwen2 or qwen3 or mistral or smollm3 or olmo2 or smollm2-135m"});
   expect_refusal({"--kv-heads", "2"}, {"--kv-heads 2", "--model llama"});
   expect_refusal({"--rope-theta", "500"}, {"--rope-theta 500", "--model llama"});
   expect_refusal({"--rope-scaling", "linear:2"}, {"--rope-scaling linear:2", "--model llama"});

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "common/core/check.hpp"
-#include "common/model/family.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/start.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
@@ -115,7 +114,8 @@ TEST_ON_RANKS(TensorLadder, LlamasRelativesEqualTheOracle) {
       options.data.num_microbatches = 2;
       options = cut(options, of_ranks);
       options.num_steps = 3;
-      SCOPED_TRACE(concat(of_ranks.name(), ", ", traits_of(family).name()));
+      SCOPED_TRACE(
+          concat(of_ranks.name(), ", ", named_models()[static_cast<std::size_t>(family)].name));
       const FinishedRun run = climber.climb(tensor_trainer(), options);
       climber.expect_oracle(run, options,
                             climber.size() / (of_ranks.tensor_ranks * of_ranks.stages));
