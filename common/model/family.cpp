@@ -94,8 +94,6 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
       interval == 0 || traits.no_rope_interval() != 0, "--no-rope-interval ", interval,
       " is for --model ", [] { return families_with(&FamilyTraits::no_rope_interval); },
       ": all layers of ", traits.name(), " have positions");
-  check_usage(interval <= options.layers, "--no-rope-interval ", interval, " is above --layers ",
-              options.layers, ", so no layer would be without positions: give 0");
   check_usage(
       !traits.has_joint_qkv() || query_channels_of(options) == options.channels, "--head-channels ",
       options.head_channels, " is for --model ",

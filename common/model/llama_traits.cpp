@@ -241,7 +241,7 @@ class MistralTraits final : public LlamaTraits {
  public:
   const char* name() const override { return "mistral"; }
 
-  // Mistral 7B v0.3, the first without a window: arXiv 2310.06825, and the model's config.json.
+  // Mistral 7B v0.3, which has no window: arXiv 2310.06825, and the model's config.json.
   std::vector<std::pair<std::string, ModelOptions>> models() const override {
     return {{"mistral-7b",
              {.vocab_size = 32768,

@@ -216,11 +216,9 @@ TEST(Options, AModelIsAFamily) {
     return parse(words).options.model.no_rope_interval;
   };
   EXPECT_EQ(interval({}), 4);
-  EXPECT_EQ(interval({"--layers", "3"}), 0);
   EXPECT_EQ(interval({"--no-rope-interval", "0"}), 0);
   EXPECT_EQ(interval({"--no-rope-interval", "2"}), 2);
   expect_refusal({"--no-rope-interval", "2"}, {"--no-rope-interval 2", "--model smollm3"});
-  expect_refusal({"--model", "smollm3", "--no-rope-interval", "5"}, {"above --layers 4"});
   expect_refusal({"--head-channels", "8"}, {"--head-channels 8", "--model llama"});
   expect_refusal({"--model", "llama", "--kv-heads", "3"}, {"--heads 4", "--kv-heads 3"});
 }

@@ -187,8 +187,7 @@ void finalize_model(TrainOptions& options, const Start& start) {
   } else if (named.shape) {
     take_named_shape(options, *named.shape);
   } else if (options.given.contains("model") && !options.given.contains("no-rope-interval")) {
-    const std::int64_t interval = traits_of(model.family).no_rope_interval();
-    model.no_rope_interval = interval <= model.layers ? interval : 0;
+    model.no_rope_interval = traits_of(model.family).no_rope_interval();
   }
   if (!options.given.contains("model")) options.named_model = traits_of(model.family).name();
   validate(model);
