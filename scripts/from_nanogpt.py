@@ -2,14 +2,14 @@
 """nanoGPT's ckpt.pt as a Hugging Face folder, from which ./ladder train STEP --init-from FOLDER
 starts.
 
-    .ladder/venv/bin/python scripts/from_nanogpt.py CKPT.pt FOLDER     FOLDER must be new
+    .ladder/venv/bin/python scripts/from_nanogpt.py CKPT.pt FOLDER [--gelu tanh]   FOLDER must be new
 
 Linear weights are transposed, for GPT-2 stores them [in, out]. The prefix that torch.compile adds
 to names is dropped. Biases that nanoGPT leaves out (bias=False) become zeros, which is the same
 function; training then moves them. A vocabulary that was padded (50304) stays so.
 
-One thing differs: newer versions of nanoGPT compute GELU exactly, and GPT-2, here as in
-transformers, by its tanh approximation. The two differ by less than 0.0005 at each activation.
+A checkpoint does not say how it computes GELU: exactly, as nanoGPT's nn.GELU() does, or by tanh,
+as its new_gelu() did before. So --gelu says it; the folder is of nn.GELU() otherwise.
 
 The file is read with weights_only: it cannot run code. Needs PyTorch.
 """
@@ -33,6 +33,7 @@ SHAPE = {
     "vocab_size": "vocab_size",
 }
 TRANSPOSED = re.compile(r"(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight$")
+GELU = {"exact": "gelu", "tanh": "gelu_new"}  # transformers' names
 BUFFER = re.compile(r"\.attn\.(bias|masked_bias)$")  # the causal mask
 
 
@@ -111,7 +112,7 @@ def convert(config, state):
     return tensors, num_filled
 
 
-def write_folder(source, folder):
+def write_folder(source, folder, gelu="exact"):
     if os.path.lexists(folder):
         raise Refused(f"{folder} already exists: name a new folder")
     config, state = read(source)
@@ -133,7 +134,7 @@ def write_folder(source, folder):
             "architectures": ["GPT2LMHeadModel"],
             "model_type": "gpt2",
             **config,
-            "activation_function": "gelu_new",
+            "activation_function": GELU[gelu],
             "layer_norm_epsilon": 1e-5,
             "tie_word_embeddings": True,
             "torch_dtype": "float32",
@@ -143,6 +144,7 @@ def write_folder(source, folder):
     print(
         f"{folder}: {sum(t.numel() for t in tensors.values()):,} parameters"
         + (f"; {num_filled} biases are zeros" if num_filled else "")
+        + f"; --gelu {gelu}"
     )
 
 
@@ -152,9 +154,12 @@ def main():
     )
     parser.add_argument("checkpoint", metavar="CKPT.pt", type=Path)
     parser.add_argument("folder", metavar="FOLDER", type=Path)
+    parser.add_argument(
+        "--gelu", choices=GELU, default="exact", help="tanh: of a version with new_gelu()"
+    )
     arguments = parser.parse_args()
     try:
-        write_folder(arguments.checkpoint, arguments.folder)
+        write_folder(arguments.checkpoint, arguments.folder, arguments.gelu)
     except Refused as refused:
         print(f"error: {arguments.checkpoint}: {refused}", file=sys.stderr)
         return 1

@@ -120,7 +120,10 @@ TEST(BuildLayers, ForwardSavesTheActivationsOfTheFormula) {
               << options.kv_heads << name;
         }
       };
-      expect_formula();
+      for (const GeluForm gelu : {GeluForm::kExact, GeluForm::kTanh}) {
+        options.gelu = gelu;
+        expect_formula();
+      }
       for (const std::int64_t kv_heads : shape.kv_heads) {
         options.kv_heads = kv_heads;
         for (const auto& [family, head_channels] : {std::pair(ModelFamily::kLlama, 0),

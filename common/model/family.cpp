@@ -94,6 +94,9 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
       interval == 0 || traits.no_rope_interval() != 0, "--no-rope-interval ", interval,
       " is for --model ", [] { return families_with(&FamilyTraits::no_rope_interval); },
       ": all layers of ", traits.name(), " have positions");
+  check_usage(options.gelu == usual.gelu || traits.mlp_matrices() == 2, "--gelu ",
+              gelu_name(options.gelu), " is for --model gpt2: ", traits.name(),
+              "'s MLP has a SwiGLU instead");
   check_usage(
       !traits.has_joint_qkv() || query_channels_of(options) == options.channels, "--head-channels ",
       options.head_channels, " is for --model ",

@@ -1,17 +1,24 @@
-// GELU by tanh (Hendrycks and Gimpel, arXiv 1606.08415).
+// GELU, by tanh and exactly (Hendrycks and Gimpel, arXiv 1606.08415).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include "common/model/model_options.hpp"
+
 namespace ladder {
 
-// x · (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, of each element; any shape. On CPUs with AVX2 and
-// without AVX-512, where libtorch's tanh makes it the slowest step between two products, fp32 takes
-// a kernel of ours: in a quarter of the time, and with other last bits than at::gelu.
-at::Tensor gelu(const at::Tensor& x);
+// Of each element, any shape:
+//
+//   kTanh    x · (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. On CPUs with AVX2 and without AVX-512,
+//            where libtorch's tanh makes it the slowest step between two products, fp32 takes a
+//            kernel of ours: in a quarter of the time, and with other last bits than at::gelu.
+//   kExact   x · Φ(x), with the normal distribution's Φ. On CPUs with AVX2, always a kernel of ours,
+//            within 4e-7 of the formula: which bits at::gelu gives an element can depend on how many
+//            there are, and on where it lies among them.
+at::Tensor gelu(const at::Tensor& x, GeluForm form);
 
-// Computes gelu(x) by our kernel, even where at::gelu is faster; x is fp32 on an x86-64 CPU with
-// AVX2.
-at::Tensor gelu_with_avx2(const at::Tensor& x);
+// Computes gelu(x, form) by our kernel, even where at::gelu is faster; x is fp32, bf16 or fp16, on an
+// x86-64 CPU with AVX2.
+at::Tensor gelu_with_avx2(const at::Tensor& x, GeluForm form);
 
 }  // namespace ladder

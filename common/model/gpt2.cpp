@@ -1,4 +1,4 @@
-// GPT-2 (Radford et al. 2019): pre-norm blocks, tanh GELU, learned positions, biases everywhere.
+// GPT-2 (Radford et al. 2019): pre-norm blocks, GELU, learned positions, biases everywhere.
 
 #include <ATen/ops/arange.h>
 
@@ -33,8 +33,9 @@ struct Gpt2Embedding {
 struct Mlp {
   Linear c_fc;    // [C] -> [M], 4C as a rule, or some of these channels
   Linear c_proj;  // [M] -> [C]
+  GeluForm form;
 
-  at::Tensor operator()(const at::Tensor& x) const { return c_proj(gelu(c_fc, x)); }
+  at::Tensor operator()(const at::Tensor& x) const { return c_proj(gelu(c_fc, x, form)); }
 };
 
 struct Gpt2Block {
@@ -105,7 +106,7 @@ class Gpt2 final : public Family {
     Gpt2Block block = {{ln_1, parts}, {{}, attn_bias, parts}, {ln_2, parts}, {{}, mlp_bias, parts}};
     for (std::size_t part = 0; part < c_attn.size(); ++part) {
       block.attn.own.push_back({c_attn[part], attn_proj[part], d});
-      block.mlp.own.push_back({c_fc[part], mlp_proj[part]});
+      block.mlp.own.push_back({c_fc[part], mlp_proj[part], options_.gelu});
     }
     layer.forward = block;
     return layer;
@@ -148,9 +149,9 @@ class Gpt2Traits final : public FamilyTraits {
   }
 
   ModelConfig read(ConfigReader& config) const override {
-    // Names of one function.
-    config.only("activation_function", {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh",
-                                        "gelu_fast", "gelu_accurate"});
+    // All but the first two are names of one function.
+    config.only("activation_function", {"gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh",
+                                        "gelu_python_tanh", "gelu_fast", "gelu_accurate"});
     config.ignore({"n_ctx", "reorder_and_upcast_attn", "predict_special_tokens",
                    "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
                    "summary_type", "summary_use_proj"});
@@ -166,6 +167,9 @@ class Gpt2Traits final : public FamilyTraits {
     const std::int64_t usual = 4 * model.channels;
     model.mlp_channels = config.extent("n_inner", usual, /*if_null=*/usual);
     model.norm_eps = config.positive("layer_norm_epsilon", 1e-5);
+    constexpr const char* kActivation = "activation_function";
+    const std::string gelu = config.has(kActivation) ? config.text(kActivation) : "gelu_new";
+    if (gelu == "gelu" || gelu == "gelu_python") model.gelu = GeluForm::kExact;
     model.tie_embeddings = config.flag("tie_word_embeddings", true);
     return {model, config.is_one_not_zero({"resid_pdrop", "embd_pdrop", "attn_pdrop"})};
   }
@@ -179,7 +183,7 @@ class Gpt2Traits final : public FamilyTraits {
             {"n_head", model.heads},
             {"n_embd", model.channels},
             {"n_inner", is_usual ? Json() : Json(model.mlp_channels)},
-            {"activation_function", "gelu_new"},
+            {"activation_function", model.gelu == GeluForm::kExact ? "gelu" : "gelu_new"},
             {"layer_norm_epsilon", model.norm_eps},
             {"resid_pdrop", 0.0},
             {"embd_pdrop", 0.0},

@@ -12,7 +12,7 @@
 namespace ladder {
 
 enum class ModelFamily {
-  kGpt2,     // LayerNorm, learned positions, tanh GELU, biases
+  kGpt2,     // LayerNorm, learned positions, GELU, biases
   kLlama,    // RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases
   kQwen2,    // the same, with biases of queries, keys and values
   kQwen3,    // the same as Llama, with an RMSNorm of each head's query and key
@@ -21,6 +21,13 @@ enum class ModelFamily {
   kOlmo2,    // the same as Llama, with norms after attention and MLP, and of queries and keys
   kNumFamilies
 };
+
+// What GPT-2's MLP has between its products.
+enum class GeluForm { kTanh, kExact };
+
+inline const char* gelu_name(GeluForm form) {
+  return form == GeluForm::kExact ? "exact" : "tanh";
+}
 
 // What backward computes again, instead of keeping it from forward on.
 enum class Recompute {
@@ -44,6 +51,7 @@ struct ModelOptions {
   std::string rope_scaling = "none";  // of their speeds (rope_scaling.hpp)
   std::int64_t no_rope_interval = 0;  // of every so many layers, the last has no positions; 0: none
   double norm_eps = 1e-5;             // added to a norm's variance
+  GeluForm gelu = GeluForm::kTanh;        // of GPT-2's MLP
   Products products = faster_products();  // of all linear layers and the head
   Precision precision = {};               // of the parameters and their .grad
   Recompute recompute = Recompute::kNone;

@@ -244,10 +244,11 @@ Fork LayerNorm::fork(const at::Tensor& x, const OptionalTensor& branch) const {
   return fork;
 }
 
-at::Tensor gelu(const Linear& linear, const at::Tensor& x) {
-  if (!has_fused_kernels(x)) {
+at::Tensor gelu(const Linear& linear, const at::Tensor& x, GeluForm form) {
+  if (form == GeluForm::kExact || !has_fused_kernels(x)) {
     const at::Tensor before = linear(x);
-    return noted(gelu(before), {{before}, [](const auto& from) { return gelu(from[0]); }});
+    return noted(gelu(before, form),
+                 {{before}, [form](const auto& from) { return gelu(from[0], form); }});
   }
   const Linear without_bias = {.weight = linear.weight, .bias = {}, .products = linear.products};
   const at::Tensor before = without_bias(x);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/model/fused_on_gpu.hpp"
+#include "common/model/model_options.hpp"
 #include "common/model/products.hpp"
 
 namespace ladder {
@@ -38,8 +39,8 @@ struct LayerNorm {
   }
 };
 
-// GELU(x W + b), by tanh.
-at::Tensor gelu(const Linear& linear, const at::Tensor& x);
+// GELU(x W + b).
+at::Tensor gelu(const Linear& linear, const at::Tensor& x, GeluForm form = GeluForm::kTanh);
 
 // The rows of weight [V, C] for tokens [...] int64: [..., C].
 at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens);

@@ -104,20 +104,35 @@ TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnMultipliesItself) {
   }
 }
 
-// Where an element lies among the others changes no bit of it.
+// Where an element lies among the others, and how many there are, changes no bit of it.
 TEST(Gelu, OursIsThatOfTheFormulaAtEveryPosition) {
   if (at::get_cpu_capability() == "DEFAULT") GTEST_SKIP() << "this CPU has no AVX2";
   at::manual_seed(5);
   const at::Tensor x = at::randn(2077) * 2, dy = at::randn(2077);
-  x[2000].fill_(-100), x[2001].fill_(100);
-  const auto own = [](const Tensors& t) { return gelu_with_avx2(t[0]); };
-  const auto ours = differentiate(own, {x}, at::kFloat, dy);
-  const auto of_a_part = differentiate(own, {x.slice(0, 5)}, at::kFloat, dy.slice(0, 5));
-  const auto wanted =
-      differentiate([](const Tensors& t) { return at::gelu(t[0], "tanh"); }, {x}, at::kDouble, dy);
-  for (std::size_t i = 0; i < 2; ++i) {
-    EXPECT_LT((ours[i] - wanted[i]).abs().max().item<double>(), 2e-6) << i;
-    EXPECT_TRUE(of_a_part[i].equal(ours[i].slice(0, 5))) << i;
+  x[2000].fill_(-100), x[2001].fill_(100), x[2002].fill_(0);
+  struct Case {
+    GeluForm form;
+    const char* name;
+    at::ScalarType type;
+    double tolerance;
+  };
+  for (const auto& [form, name, type, tolerance] : {Case{GeluForm::kTanh, "tanh", at::kFloat, 2e-6},
+                                                    {GeluForm::kExact, "none", at::kFloat, 6e-7},
+                                                    {GeluForm::kExact, "none", at::kBFloat16, 0.04},
+                                                    {GeluForm::kExact, "none", at::kHalf, 5e-3}}) {
+    SCOPED_TRACE(concat(name, " in ", at::toString(type)));
+    const auto own = [form = form](const Tensors& t) { return gelu_with_avx2(t[0], form); };
+    const auto aten = [name = name](const Tensors& t) { return at::gelu(t[0], name); };
+    const auto ours = differentiate(own, {x}, type, dy);
+    const auto wanted = differentiate(aten, {x.to(type)}, at::kDouble, dy.to(type));
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT_LT((ours[i].to(at::kDouble) - wanted[i]).abs().max().item<double>(), tolerance) << i;
+    for (const std::int64_t length : {1, 5, 2072}) {
+      const auto of_a_part =
+          differentiate(own, {x.slice(0, 5, 5 + length)}, type, dy.slice(0, 5, 5 + length));
+      for (std::size_t i = 0; i < 2; ++i)
+        EXPECT_TRUE(of_a_part[i].equal(ours[i].slice(0, 5, 5 + length))) << i << " " << length;
+    }
   }
 }
 

@@ -136,6 +136,7 @@ inline void expect_same_model(const ModelOptions& a, const ModelOptions& b) {
   EXPECT_EQ(a.rope_scaling, b.rope_scaling);
   EXPECT_EQ(a.no_rope_interval, b.no_rope_interval);
   EXPECT_EQ(a.norm_eps, b.norm_eps);
+  EXPECT_EQ(a.gelu, b.gelu);
 }
 
 // A small GPT-2 in a folder, and what a run gets that starts from it.

@@ -219,6 +219,8 @@ TEST(Options, AModelIsAFamily) {
   EXPECT_EQ(interval({"--no-rope-interval", "0"}), 0);
   EXPECT_EQ(interval({"--no-rope-interval", "2"}), 2);
   expect_refusal({"--no-rope-interval", "2"}, {"--no-rope-interval 2", "--model smollm3"});
+  EXPECT_EQ(parse({"--gelu", "exact"}).options.model.gelu, GeluForm::kExact);
+  expect_refusal({"--model", "llama", "--gelu", "exact"}, {"--gelu exact", "--model gpt2"});
   expect_refusal({"--head-channels", "8"}, {"--head-channels 8", "--model llama"});
   expect_refusal({"--model", "llama", "--kv-heads", "3"}, {"--heads 4", "--kv-heads 3"});
 }

@@ -60,6 +60,9 @@ ModelOptions model_of_checkpoint(const fs::path& checkpoint) {
     model.rope_scaling = config.value("rope-scaling", model.rope_scaling);
     model.no_rope_interval = config.value("no-rope-interval", model.no_rope_interval);
     model.norm_eps = config.value("norm-eps", model.norm_eps);
+    const std::string gelu = config.value("gelu", gelu_name(model.gelu));
+    check_usage(gelu == "tanh" || gelu == "exact", "\"gelu\" is \"", excerpt(gelu), "\"");
+    if (gelu == "exact") model.gelu = GeluForm::kExact;
     check_ranges(options);
     return completed(model);
   } catch (const Json::exception& error) {
@@ -78,6 +81,8 @@ template <class Value>
 std::string option_text(Value value) {
   if constexpr (std::is_same_v<Value, ModelFamily>)
     return traits_of(value).name();
+  else if constexpr (std::is_same_v<Value, GeluForm>)
+    return gelu_name(value);
   else
     return default_text(value);
 }
@@ -97,6 +102,7 @@ void visit_shape(const Visit& visit) {
   visit("rope-scaling", &ModelOptions::rope_scaling);
   visit("no-rope-interval", &ModelOptions::no_rope_interval);
   visit("norm-eps", &ModelOptions::norm_eps);
+  visit("gelu", &ModelOptions::gelu);
 }
 
 bool is_same_shape(const ModelOptions& a, const ModelOptions& b) {

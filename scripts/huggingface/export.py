@@ -202,10 +202,8 @@ def tensors_of(folder):
     }
 
 
-# They say nothing about the model's function: who wrote the folder, what its tokens mean, and which
-# of two names an activation has (the tiny models have no others).
+# They say nothing about the model's function: who wrote the folder, and what its tokens mean.
 OF_NO_MATTER = {
-    "activation_function",
     "transformers_version",
     "dtype",
     "_name_or_path",
@@ -222,6 +220,8 @@ def differing_settings(a, b):
     first, second = (AutoConfig.from_pretrained(folder).to_dict() for folder in (a, b))
     for settings in (first, second):  # an older name of "rope_type", which is there as well
         settings.get("rope_parameters", {}).pop("type", None)
+        if settings.get("activation_function") == "gelu_pytorch_tanh":  # another name of this one
+            settings["activation_function"] = "gelu_new"
     return {
         name
         for name in (first.keys() | second.keys()) - OF_NO_MATTER

@@ -43,14 +43,22 @@ PARTS_OF_A_LAYER = (
 )  # fmt: skip
 
 
+EXACT = {"nanoGPT", "nanoGPT, compiled", "nanoGPT, no biases"}  # which is what the script takes
+
+
 def check(folder, has_mistakes):
     tokens = write_tokens(folder / "tokens.bin", ROWS * CONTEXT + 1, VOCABULARY)
     rows, _ = windows(tokens, CONTEXT, ROWS)
     original = write_model(BY_NAME["GPT-2"], folder)
+    exact = write_model(BY_NAME["GPT-2, exact GELU"], folder)  # the same weights
     written = {
         "llm.c, fp32": (write_llm_c(original, folder / "fp32.bin", torch.float32), torch.float32),
         "llm.c, bf16": (write_llm_c(original, folder / "bf16.bin", torch.bfloat16), torch.bfloat16),
         "nanoGPT": (write_nanogpt(original, folder / "nanogpt", ""), torch.float32),
+        "nanoGPT, --gelu tanh": (
+            write_nanogpt(original, folder / "nanogpt_tanh", "", gelu="tanh"),
+            torch.float32,
+        ),
         "nanoGPT, compiled": (
             write_nanogpt(original, folder / "nanogpt_compiled", "_orig_mod."),
             torch.float32,
@@ -74,7 +82,10 @@ def check(folder, has_mistakes):
     )
     for (name, (_, dtype)), out in zip(written.items(), outs):
         theirs = logits_of(
-            read_model(original, has_biases="no biases" not in name).to(dtype).float(), rows
+            read_model(exact if name in EXACT else original, has_biases="no biases" not in name)
+            .to(dtype)
+            .float(),
+            rows,
         )
         mistake = "weights are not transposed" if "transposed" in name else ""
         yield Result(
@@ -127,7 +138,7 @@ def write_llm_c(folder, file, dtype, linear=LINEAR):
     return file
 
 
-def write_nanogpt(folder, parent, prefix, has_biases=True):
+def write_nanogpt(folder, parent, prefix, has_biases=True, gelu=None):
     """A ckpt.pt, with a mask, and what scripts/from_nanogpt.py makes of it."""
     tensors = {
         name: tensor
@@ -164,6 +175,7 @@ def write_nanogpt(folder, parent, prefix, has_biases=True):
                 str(ROOT / "scripts/from_nanogpt.py"),
                 str(parent / "ckpt.pt"),
                 str(parent / "folder"),
+                *(["--gelu", gelu] if gelu else []),
             ]
         ]
     )

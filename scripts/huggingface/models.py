@@ -152,6 +152,7 @@ MODELS = [
         "GPT-2, a narrow MLP",
         gpt2(n_inner=80, layer_norm_epsilon=1e-4, activation_function="gelu_pytorch_tanh"),
     ),
+    Tiny("GPT-2, exact GELU", gpt2(activation_function="gelu")),
     Tiny("GPT-2, in several files", gpt2(), file_size="60KB"),
     Tiny("GPT-2, stored in bf16", gpt2(), dtype=torch.bfloat16),
     Tiny("Llama", llama()),
@@ -292,6 +293,11 @@ def transpose_squares(weight):
 MISTAKES = [
     ("GPT-2", "queries and keys swapped", of_each("c_attn", swap_queries_and_keys)),
     ("GPT-2", "square weights transposed", of_each("", transpose_squares)),
+    (
+        "GPT-2, exact GELU",
+        "the one by tanh",
+        lambda _, config: config.update(activation_function="gelu_new"),
+    ),
     (
         "GPT-2",
         "the last norm's weight rounded to bf16",

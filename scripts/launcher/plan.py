@@ -58,7 +58,7 @@ depends on this machine, --link says what connects the ranks, and --device cuda 
 # change what a step holds, sends or computes. Those measured change no plan, but the speed; those
 # neutral change neither, because a step of the run that is measured would take as long. An
 # evaluation and a save are not part of a step's time.
-MEASURED = "threads products gradient-sum data rows norm-eps rope-theta rope-scaling no-rope-interval order tail overfit-one-batch".split()
+MEASURED = "threads products gradient-sum data rows norm-eps gelu rope-theta rope-scaling no-rope-interval order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
     resume log-every val-data save-dtype keep sample quiet memory-cap-mb alpha
     outer-lr outer-momentum reduction nccl-timeout deterministic ranks-per-machine""".split()
@@ -76,7 +76,7 @@ REFUSED = {
     "print-config": "it trains nothing: ./ladder train STEP --print-config",
     "show-schedule": "it draws nothing: ./ladder train step8 --show-schedule",
 }
-SHAPE = "model context layers heads kv-heads head-channels channels mlp-channels tie-embeddings rope-theta rope-scaling no-rope-interval norm-eps".split()
+SHAPE = "model context layers heads kv-heads head-channels channels mlp-channels tie-embeddings rope-theta rope-scaling no-rope-interval norm-eps gelu".split()
 OWN = ("ranks", "link", "outer-link", "help")  # of the planner, with the trainers' meaning
 UNITS = "kmgt"  # the first letters: thousands, or 1,024s if an i follows
 LEAST_BARE = 2**20  # fewer bytes without a unit are a forgotten unit

@@ -48,6 +48,7 @@ SHAPE = (
     "rope-scaling",
     "no-rope-interval",
     "norm-eps",
+    "gelu",
 )
 
 Series = dict[int, float | None]  # a value for each step

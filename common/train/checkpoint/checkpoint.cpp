@@ -270,7 +270,8 @@ Json unshaped_options(const ModelOptions& model) {
           {"rope-theta", model.rope_theta},
           {"rope-scaling", model.rope_scaling},
           {"no-rope-interval", model.no_rope_interval},
-          {"norm-eps", model.norm_eps}};
+          {"norm-eps", model.norm_eps},
+          {"gelu", gelu_name(model.gelu)}};
 }
 
 SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,

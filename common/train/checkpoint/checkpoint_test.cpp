@@ -237,12 +237,13 @@ TEST_F(CheckpointTest, WhatNoShapeTellsIsComparedForParametersAloneAsWell) {
   same.model = {.heads = 4, .rope_theta = 100000, .norm_eps = 1e-6};
   other_heads.model = same.model;
   TrainState other_theta = other_heads, other_eps = other_heads, other_tokens = other_heads,
-             slower = other_heads, no_positions = other_heads;
+             slower = other_heads, no_positions = other_heads, exact = other_heads;
   other_heads.model->heads = 2;
   other_theta.model->rope_theta = 10000;
   other_eps.model->norm_eps = 1e-5;
   slower.model->rope_scaling = "linear:2";
   no_positions.model->no_rope_interval = 4;
+  exact.model->gelu = GeluForm::kExact;
   other_tokens.tokenizer = "token file";
   const auto refused = [&](const TrainState& state, const std::string& first,
                            const std::string& second) {
@@ -254,6 +255,7 @@ TEST_F(CheckpointTest, WhatNoShapeTellsIsComparedForParametersAloneAsWell) {
   refused(other_theta, "--rope-theta 100000.0", "--rope-theta 10000.0:");
   refused(slower, "--rope-scaling \"none\"", "--rope-scaling \"linear:2\"");
   refused(no_positions, "--no-rope-interval 0", "--no-rope-interval 4");
+  refused(exact, "--gelu \"tanh\"", "--gelu \"exact\"");
   refused(other_eps, "--norm-eps 1e-06", "--norm-eps 1e-05");
   refused(other_tokens, "'bytes'", "'token file'");
   fs::create_directory(folder_.path("tokenizer"));

@@ -181,6 +181,8 @@ void declare_model(OptionTable& t, TrainOptions& o) {
            "every Nth layer has no positions, as smollm3's 4th; 0: all layers have them");
   t.number("--norm-eps", o.model.norm_eps, kPositive,
            "what LayerNorm or RMSNorm adds to the variance or the mean square");
+  t.choice("--gelu", o.model.gelu, {{"tanh", GeluForm::kTanh}, {"exact", GeluForm::kExact}},
+           "gpt2's activation function: by tanh, as GPT-2 has it, or exact, as newer nanoGPT does");
   t.number("--product-parts", o.model.product_parts, {1, kMostHeads},
            "parts into which heads, the MLP's channels and the vocabulary are cut, and whose "
            "products are added up; must divide the heads of keys and values");

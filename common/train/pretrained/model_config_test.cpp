@@ -338,6 +338,16 @@ TEST(ModelConfigTest, LayersWithoutPositionsAreEveryNth) {
             Json({1, 1, 1, 0, 1}));
 }
 
+TEST(ModelConfigTest, GeluIsByTanhOrExact) {
+  const auto gelu = [](const Json& config) { return parse(config).model.gelu; };
+  EXPECT_EQ(gelu(small_gpt2_config()), GeluForm::kTanh);
+  for (const char* name : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"})
+    EXPECT_EQ(gelu(changed(small_gpt2_config(), "activation_function", name)), GeluForm::kTanh);
+  const Json exact = changed(small_gpt2_config(), "activation_function", "gelu");
+  EXPECT_EQ(gelu(exact), GeluForm::kExact);
+  EXPECT_EQ(model_config_json(parse(exact).model, at::kFloat)["activation_function"], "gelu");
+}
+
 // What would make another function of the same weights.
 TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
   const std::vector<std::pair<std::string, Json>> in_gpt2 = {
@@ -379,10 +389,8 @@ TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
       expect_refused_text(to_text(changed(qwen2_config(), name, value)), name);
   }
   for (const auto& [name, value] :
-       std::vector<std::pair<std::string, Json>>{{"activation_function", "gelu_pytorch_tanh"},
-                                                 {"reorder_and_upcast_attn", true},
+       std::vector<std::pair<std::string, Json>>{{"reorder_and_upcast_attn", true},
                                                  {"quantization_config", nullptr},
-                                                 {"activation_function", "gelu_fast"},
                                                  {"anything", nullptr},
                                                  {"anything", false},
                                                  {"anything", Json::array()},
