@@ -97,7 +97,7 @@ class LlamaTraits : public FamilyTraits {
   }
 
   bool is_buffer(const std::string& name) const override {
-    return name.ends_with(".rotary_emb.inv_freq");
+    return name.find("rotary_emb.") != std::string::npos;
   }
 
   // SmolLM2: Allal et al., arXiv 2502.02737, and the models' config.json.
