@@ -89,7 +89,8 @@ void ConfigReader::only(const char* name, std::initializer_list<SortedJson> valu
   const SortedJson* const value = find(name);
   if (value == nullptr || std::ranges::find(values, *value) != values.end()) return;
   std::string list;
-  for (const SortedJson& one : values) list += (list.empty() ? "" : " or ") + one.dump();
+  for (const SortedJson& one : values)
+    list += (list.empty() ? "" : " or ") + (one.is_null() ? "models without it" : one.dump());
   throw CheckError(concat(path_, ": \"", name, "\" is ", excerpt(to_text(*value)),
                           "; Ladder computes only ", list, ": ", advice));
 }

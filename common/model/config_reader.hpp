@@ -20,6 +20,10 @@ namespace ladder {
 
 class ConfigReader {
  public:
+  // What to do about a model that Ladder does not compute.
+  static constexpr const char* kAdvice =
+      "start from another model, or train this one with transformers";
+
   // `path` is the file's name, for messages.
   ConfigReader(const std::string& text, const std::string& path);
 
@@ -58,9 +62,6 @@ class ConfigReader {
   const std::string& path() const { return path_; }
 
  private:
-  static constexpr const char* kAdvice =
-      "start from another model, or train this one with transformers";
-
   const SortedJson* find(const char* name);  // null if it is missing or null
   std::int64_t extent_in(const SortedJson& object, const char* name) const;
   double positive_in(const SortedJson& object, const char* name) const;

@@ -392,7 +392,10 @@ fs::path checkpoint_in(const std::string& option, const fs::path& folder) {
   const std::optional<fs::path> newest = newest_checkpoint(folder);
   check(newest.has_value(), option, " ", folder.string(),
         ": holds neither a checkpoint (state.json) nor a run with checkpoints",
-        option == "--init-from" ? ", nor a Hugging Face model (config.json)" : "",
+        option == "--init-from"
+            ? ", nor a Hugging Face model (config.json and safetensors); of an adapter of peft, "
+              "merge_and_unload() makes one"
+            : "",
         fs::exists(folder / "config.json", ignored)
             ? "; of a Hugging Face folder, --init-from FOLDER --steps 0 makes one"
             : "");

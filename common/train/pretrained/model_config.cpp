@@ -15,8 +15,8 @@ ModelFamily family_named(const std::string& type, const std::string& path) {
     known.push_back(traits_of(family).name());
     if (type == known.back()) return family;
   }
-  throw CheckError(
-      concat(path, ": \"model_type\" is \"", excerpt(type), "\", Ladder reads ", listed(known)));
+  throw CheckError(concat(path, ": \"model_type\" is \"", excerpt(type), "\", Ladder reads ",
+                          listed(known), ": ", ConfigReader::kAdvice));
 }
 
 }  // namespace

@@ -402,6 +402,23 @@ TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
   EXPECT_NO_THROW(parse(changed(qwen2_config(), "layer_types", {"full_attention"})));
 }
 
+// In one line: the file, the setting, its value, and a way out.
+TEST(ModelConfigTest, ARefusalSaysWhatToDo) {
+  struct Case {
+    const char* name;
+    Json value;
+    const char* way_out;
+  };
+  for (const auto& [name, value, way_out] :
+       {Case{"model_type", "gemma2", "or train this one with transformers"},
+        {"mlp_bias", true, "or train this one with transformers"},
+        {"hidden_act", "gelu", "or train this one with transformers"},
+        {"quantization_config", {{"bits", 4}}, "take the model as it was before"},
+        {"logits_scaling", 8.0, "if the weights were trained without it, delete it"}})
+    expect_refused_text(to_text(changed(smollm2_config(), name, value)), concat('"', name, '"'),
+                        to_text(value), way_out);
+}
+
 TEST(ModelConfigTest, NumbersThatAreNoneAreRefusedByNameAndValue) {
   for (const char* name : {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"}) {
     for (const Json& value : {Json(0), Json(-1), Json(2.5), Json(2.0), Json(1e300), Json("2"),
