@@ -1,10 +1,12 @@
 #include "common/train/export.hpp"
 
 #include <ATen/ops/aminmax.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -33,21 +35,27 @@ std::string exported_name(const std::string& name, ModelFamily family) {
   return traits_of(family).prefix() + name;
 }
 
+// `unused`: learned positions after those of the checkpoint, if they are defined.
 void write_weights(const fs::path& checkpoint, const std::string& tokenizer,
-                   const TrainOptions& options, at::ScalarType dtype, const fs::path& path) {
+                   const TrainOptions& options, const at::Tensor& unused, at::ScalarType dtype,
+                   const fs::path& path) {
+  const std::string positions =
+      unused.defined() ? traits_of(options.model.family).positions_name() : "";
   TrainState state;
   state.parameters = shapes_of_parameters(options);
   state.tokenizer = tokenizer;
   std::vector<StoredTensor> exported = state.parameters.stored;
-  for (StoredTensor& tensor : exported)
+  for (StoredTensor& tensor : exported) {
+    if (tensor.name == positions) tensor.shape[0] += unused.size(0);
     tensor = {exported_name(tensor.name, options.model.family), dtype, tensor.shape};
+  }
   SafetensorsWriter writer(path, exported, {{"format", "pt"}});
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const StoredTensor& tensor : state.parameters.stored) shapes[tensor.name] = tensor.shape;
   state.parameters.fill = [&](const std::string& name, const TensorVisitor& read) {
     const at::Tensor values = at::empty(shapes.at(name), at::kFloat);
     read(name, values);
-    const at::Tensor narrow = values.to(dtype);
+    const at::Tensor narrow = (name == positions ? at::cat({values, unused}) : values).to(dtype);
     const auto [least, most] = at::aminmax(narrow);
     check_usage(std::isfinite(least.item<float>()) && std::isfinite(most.item<float>()), "\"", name,
                 "\" has values that --dtype ", format_name(dtype),
@@ -107,6 +115,34 @@ bool is_named(const fs::path& folder, const char* name) {
   return false;
 }
 
+// Lists all added tokens in tokenizer.json, by their ids, whichever file of the source has them:
+// readers besides transformers look nowhere else. The older vocab.json and merges.txt become that
+// file.
+void write_tokenizer_json(const BpeDescription& description, const fs::path& to) {
+  const fs::path path = to / "tokenizer.json";
+  SortedJson file;
+  if (fs::exists(path)) {
+    file = parse_sorted_json(read_text_file(path), path);
+  } else {
+    file = byte_tokenizer_json();
+    file["pre_tokenizer"]["use_regex"] = true;
+    SortedJson& merges = file["model"]["merges"] = SortedJson::array();
+    for (const auto& [left, right] : description.merges) merges.push_back(concat(left, ' ', right));
+    file["model"]["vocab"] = description.vocabulary;
+    for (const char* name : {"vocab.json", "merges.txt"}) fs::remove(to / name);
+  }
+  auto added = SortedJson::array();
+  for (const AddedToken& token : description.added)
+    added.push_back({{"id", token.id},
+                     {"content", token.content},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", token.is_normalized},
+                     {"special", token.is_special}});
+  if (std::exchange(file["added_tokens"], added) != added) write_json(path, file);
+}
+
 // The tokens that begin, end and pad a text, as they are written.
 nlohmann::json named_tokens(const Json& padding, const BpeDescription& description,
                             const fs::path& to) {
@@ -119,22 +155,17 @@ nlohmann::json named_tokens(const Json& padding, const BpeDescription& descripti
 }
 
 // Says which tokens a text has besides its own, and that tokenizer.json is to be read as it is. What
-// its post-processor adds, rows of documents and pairs have as well. All other classes of transformers build a pre-tokenizer
-// of their own. Before version 5, that class itself makes the prefix space what this file says, and
-// calls the model with an input that it does not have, unless the file names the inputs.
+// its post-processor adds, rows of documents and pairs have as well. All other classes of
+// transformers build a pre-tokenizer of their own. Before version 5, that class itself makes the
+// prefix space what this file says, and calls the model with an input that it does not have, unless
+// the file names the inputs.
 void write_settings(const nlohmann::json& named, const BpeDescription& description,
                     const fs::path& to) {
-  const bool is_pair = !fs::exists(to / "tokenizer.json");
-  nlohmann::json settings = {
-      {"add_bos_token", !description.begin_of_text.empty()},
-      {"add_eos_token", description.adds_end_of_text},
-      {"add_prefix_space", description.stages.back().adds_prefix_space},
-      {"model_input_names", {"input_ids", "attention_mask"}},
-      {"tokenizer_class", is_pair ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}};
-  // GPT2Tokenizer would otherwise make <|endoftext|> a token that the model does not have.
-  if (is_pair && description.end_of_text != "<|endoftext|>")
-    for (const char* name : {"bos_token", "unk_token"})
-      if (!is_named(to, name)) settings[name] = nullptr;
+  nlohmann::json settings = {{"add_bos_token", !description.begin_of_text.empty()},
+                             {"add_eos_token", description.adds_end_of_text},
+                             {"add_prefix_space", description.stages.back().adds_prefix_space},
+                             {"model_input_names", {"input_ids", "attention_mask"}},
+                             {"tokenizer_class", "PreTrainedTokenizerFast"}};
   settings.update(named);
   edit_json(to / "tokenizer_config.json", settings);
   if (fs::exists(to / "special_tokens_map.json"))  // may count more
@@ -162,6 +193,7 @@ Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const 
   copy_tokenizer_files(kept, to);
   const BpeDescription description = read_bpe_files(kept);
   const BpeTokenizer tokenizer(description);
+  write_tokenizer_json(description, to);
   // What ends this run's rows. The model may still have learned other ends before.
   Json tokens = generation_tokens(kept);
   if (description.eos) tokens["eos_token_id"].push_back(*description.eos);
@@ -172,6 +204,31 @@ Json write_tokenizer(const std::string& name, const fs::path& checkpoint, const 
   if (tokens["pad_token_id"].is_null()) tokens["pad_token_id"] = tokenizer.padding();
   write_settings(named_tokens(tokens["pad_token_id"], description, to), description, to);
   return tokens;
+}
+
+// Learned positions that the folder from which the run started has beyond the run's context.
+// Undefined if there are none.
+at::Tensor unused_positions(const ModelOptions& model, const fs::path& checkpoint) {
+  const fs::path path = kept_settings(checkpoint) / kUnusedPositions;
+  if (!fs::exists(path)) return {};
+  SafetensorsReader file(path);
+  const StoredTensor& stored = file.tensors().at(0);
+  check(stored.shape.size() == 2 && stored.shape[1] == model.channels, path.string(), ": \"",
+        excerpt(stored.name), "\" is ", type_and_shape(stored), ", which is of another model");
+  const at::Tensor unused = at::empty(stored.shape, at::kFloat);
+  file.read(stored.name, unused);
+  return unused;
+}
+
+// How transformers 5 splits the text of any qwen2 model, whatever its tokenizer.json says.
+bool is_split_as_qwen2(const BpeDescription& tokenizer) {
+  constexpr const char* kPattern =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+      R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const std::vector<PreTokenizerStage>& stages = tokenizer.stages;
+  return tokenizer.is_nfc && stages.size() == 2 && stages[0].pattern == kPattern &&
+         stages[0].removed == Removed::kNothing && stages[1].pattern.empty() &&
+         !stages[1].adds_prefix_space;
 }
 
 // The longest text that the model may read, and its window. Rotary positions have no end, so a run
@@ -188,24 +245,34 @@ std::pair<std::int64_t, std::int64_t> reach_of(const ModelOptions& model,
 
 }  // namespace
 
-void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::ScalarType dtype) {
+std::string export_checkpoint(const fs::path& checkpoint, const fs::path& folder,
+                              at::ScalarType dtype) {
   const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
   TrainOptions options;
   options.model = Start(checkpoint).model();
+  const at::Tensor unused = unused_positions(options.model, checkpoint);
   const auto [positions, window] = reach_of(options.model, checkpoint);
-  options.model.context = positions;
+  ModelOptions model = options.model;  // as it is exported
+  model.context = unused.defined() ? model.context + unused.size(0) : positions;
   PartialFolder partial(folder);
   const fs::path& to = partial.path();
-  const Json tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, to);
-  Json config = model_config_json(options.model, dtype);
+  const Json tokens = write_tokenizer(saved.tokenizer, checkpoint, model, to);
+  Json config = model_config_json(model, dtype);
   if (window != 0) config["sliding_window"] = window;
   config.update(tokens);
   write_json(to / "config.json", config);
   nlohmann::json generation = tokens;
   if (!fs::exists(to / "generation_config.json")) generation["_from_model_config"] = true;
   edit_json(to / "generation_config.json", generation);
-  write_weights(checkpoint, saved.tokenizer, options, dtype, to / "model.safetensors");
+  write_weights(checkpoint, saved.tokenizer, options, unused, dtype, to / "model.safetensors");
+  const bool is_misread = model.family == ModelFamily::kQwen2 && has_tokenizer(to) &&
+                          !is_of_encoded(saved.tokenizer) && !is_split_as_qwen2(read_bpe_files(to));
   partial.complete();
+  if (!is_misread) return "";
+  return concat(
+      "AutoTokenizer of transformers 5 splits the text of every qwen2 model as Qwen 2 does, ",
+      "and not as this run's tokenizer: open it with PreTrainedTokenizerFast.from_pretrained('",
+      folder.string(), "')");
 }
 
 }  // namespace ladder

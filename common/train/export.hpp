@@ -14,14 +14,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <string>
 
 namespace ladder {
 
 // Writes the folder, which must be new; it appears only once all of it is on disk. Parameters are
 // stored as `dtype`, fp32, bf16 or fp16, and pass through memory one by one. Throws UsageError if
 // the folder exists, or if a value is too large for the type; CheckError if the checkpoint is
-// damaged, or the folder cannot be written.
-void export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
-                       at::ScalarType dtype);
+// damaged, or the folder cannot be written. Returns what its readers must be warned of; empty:
+// nothing.
+std::string export_checkpoint(const std::filesystem::path& checkpoint,
+                              const std::filesystem::path& folder, at::ScalarType dtype);
 
 }  // namespace ladder

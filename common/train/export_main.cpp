@@ -38,8 +38,9 @@ int main(int argc, char** argv) {
       ->type_name("fp32|bf16|fp16")
       ->capture_default_str();
   return ladder::run_command(app, argc, argv, [&] {
-    ladder::export_checkpoint(ladder::checkpoint_in("./ladder export", from), to,
-                              parse_dtype(dtype));
+    const std::string warning = ladder::export_checkpoint(
+        ladder::checkpoint_in("./ladder export", from), to, parse_dtype(dtype));
+    if (!warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
     std::printf("exported %s\n", to.c_str());
     return ladder::kExitDone;
   });

@@ -267,24 +267,50 @@ TEST_F(ExportedTokensTest, ATokenizerWithoutPaddingGetsTheRuns) {
   EXPECT_EQ(json_in("config.json")["pad_token_id"], 257);
 }
 
-// The class that reads vocab.json and merges.txt would add <|endoftext|> to this vocabulary.
-TEST_F(ExportedTokensTest, AClassGetsNoDefaultTokenBeyondTheVocabulary) {
-  const auto expect = [&](const char* end, bool is_silenced, const char* bos) {
+// Where readers besides transformers look for them.
+TEST_F(ExportedTokensTest, AddedTokensOfAnyFileAreInTokenizerJson) {
+  const auto expect_listed = [&] {
+    export_run();
+    const Json added = json_in("tokenizer.json")["added_tokens"];
+    ASSERT_EQ(added.size(), 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(added[i]["id"], 256 + i);
+      EXPECT_EQ(added[i]["special"], true);
+    }
+    EXPECT_EQ(added[0]["content"], "<|endoftext|>");
+    EXPECT_EQ(BpeTokenizer(folder_.path("out")).name(),
+              BpeTokenizer(folder_.path("tokens")).name());
+  };
+  Json file = Json::parse(read_text_file(folder_.path("tokens/tokenizer.json")));
+  const Json listed = std::exchange(file["added_tokens"], Json::array());
+  set("tokenizer.json", file);
+  expect_listed();  // named in tokenizer_config.json
+  Json config = byte_tokenizer_config_json(4);
+  config["added_tokens_decoder"] = {{"257", listed[1]}, {"256", listed[0]}};
+  set("tokenizer_config.json", config);
+  expect_listed();
+  file["added_tokens"] = listed;
+  const std::string usual = to_text(file);
+  folder_.write("tokens/tokenizer.json", usual);
+  expect_listed();
+  EXPECT_EQ(read_text_file(folder_.path("out/tokenizer.json")), usual);  // to the byte
+}
+
+TEST_F(ExportedTokensTest, TheOlderPairOfFilesBecomesTokenizerJson) {
+  for (const char* end : {"</s>", "<|endoftext|>"}) {
     fs::remove_all(folder_.path("tokens"));
     fs::create_directories(folder_.path("tokens"));
     set("vocab.json", {{"h", 0}, {"i", 1}, {"hi", 2}, {end, 3}});
-    folder_.write("tokens/merges.txt", "h i\n");
-    Json config = {{"eos_token", end}};
-    if (bos != nullptr) config["bos_token"] = bos;
-    set("special_tokens_map.json", config);
+    folder_.write("tokens/merges.txt", "#version: 0.2\nh i\n");
+    set("special_tokens_map.json", {{"eos_token", end}});
     export_run();
-    const Json exported = json_in("tokenizer_config.json");
-    EXPECT_EQ(exported.contains("unk_token"), is_silenced);
-    EXPECT_EQ(exported.contains("bos_token"), is_silenced && bos == nullptr);
-  };
-  expect("</s>", true, nullptr);
-  expect("</s>", true, "hi");
-  expect("<|endoftext|>", false, nullptr);
+    for (const char* file : {"vocab.json", "merges.txt"})
+      EXPECT_FALSE(fs::exists(folder_.path("out/") + file));
+    EXPECT_EQ(json_in("tokenizer.json")["added_tokens"][0]["content"], end);
+    EXPECT_EQ(json_in("tokenizer_config.json")["tokenizer_class"], "PreTrainedTokenizerFast");
+    EXPECT_EQ(BpeTokenizer(folder_.path("out")).name(),
+              BpeTokenizer(folder_.path("tokens")).name());
+  }
 }
 
 // Settings pass from a folder of transformers to a run, and on to the next run.
@@ -304,18 +330,18 @@ TEST_F(ExportTest, WhatARunStartedFromTellsItsExport) {
   config.update({{"max_position_embeddings", 64}, {"bos_token_id", 1}, {"eos_token_id", {2, 9}}});
   fs::create_directories(folder_.path("model"));
   folder_.write("model/config.json", to_text(config));
-  keep_settings_of_start(folder_.path("model"), folder_.path("first"));
+  keep_settings_of_start(folder_.path("model"), folder_.path("first"), 4);
   Json exported = export_of("first", 4);
   EXPECT_EQ(exported["max_position_embeddings"], 64);
   EXPECT_EQ(exported["bos_token_id"], 1);
   EXPECT_EQ(exported["eos_token_id"], 2);  // the vocabulary has 6 tokens
-  keep_settings_of_start(folder_.path("first"), folder_.path("second"));
+  keep_settings_of_start(folder_.path("first"), folder_.path("second"), 4);
   EXPECT_EQ(export_of("second", 100)["max_position_embeddings"], 100);
-  keep_settings_of_start(folder_.path("second/checkpoints/step_000000"), folder_.path("third"));
+  keep_settings_of_start(folder_.path("second/checkpoints/step_000000"), folder_.path("third"), 4);
   exported = export_of("third", 8);
   EXPECT_EQ(exported["max_position_embeddings"], 64);
   EXPECT_EQ(exported["eos_token_id"], 2);
-  keep_settings_of_start("", folder_.path("new"));
+  keep_settings_of_start("", folder_.path("new"), 4);
   EXPECT_EQ(export_of("new", 8)["max_position_embeddings"], 8);
   // A window stays, unless texts were longer.
   config.update({{"model_type", "mistral"}, {"sliding_window", 32}});
@@ -327,6 +353,43 @@ TEST_F(ExportTest, WhatARunStartedFromTellsItsExport) {
   EXPECT_EQ(exported["sliding_window"], 32);
   keep_settings_of_start(folder_.path("mistral"), folder_.path("longer"));
   EXPECT_TRUE(export_of("longer", 33).at("sliding_window").is_null());
+}
+
+// They follow those of the run, as they were, also after another run.
+TEST_F(ExportTest, PositionsThatTheRunDidNotUseComeFromItsStart) {
+  fs::create_directories(folder_.path("model"));
+  folder_.write("model/config.json", to_text(small_gpt2_config()));
+  write_safetensors(folder_.path("model/model.safetensors"), with_prefix("transformer.", values_));
+  ModelOptions model = small_gpt2();
+  model.context = 3;
+  const TensorsByName trained = random_values(model);
+  keep_settings_of_start(folder_.path("model"), folder_.path("first"), 3);
+  fs::remove_all(folder_.path("model"));
+  for (const char* run : {"first", "second"}) {
+    fs::remove_all(folder_.path("out"));
+    export_checkpoint(
+        save_parameters(folder_.path(run), 0, trained, config_of_run(model), "token file"),
+        folder_.path("out"), at::kFloat);
+    EXPECT_EQ(json_in("config.json")["n_positions"], 4);
+    const at::Tensor read = at::zeros_like(values_.at("wpe.weight"));
+    HuggingFaceFolder(folder_.path("out"), ModelFamily::kGpt2, true).read("wpe.weight", read);
+    EXPECT_TRUE(at::equal(read.slice(0, 0, 3), trained.at("wpe.weight")));
+    EXPECT_TRUE(at::equal(read.slice(0, 3), values_.at("wpe.weight").slice(0, 3)));
+    keep_settings_of_start(folder_.path("first"), folder_.path("second"), 3);
+  }
+}
+
+// transformers 5 has one way to split their text.
+TEST_F(ExportTest, AQwen2WithAnotherTokenizerComesWithAWarning) {
+  ModelOptions model = small_llama();
+  model.family = ModelFamily::kQwen2;
+  Json config = config_of_run(small_llama());
+  config["model"] = "qwen2";
+  EXPECT_EQ(export_checkpoint(save(values_), folder_.path("gpt2"), at::kFloat), "");
+  values_ = random_values(model);
+  config_ = config;
+  EXPECT_THAT(export_checkpoint(save(values_), folder_.path("out"), at::kFloat),
+              HasSubstr(concat("PreTrainedTokenizerFast.from_pretrained('", folder_.path("out"))));
 }
 
 // The file alone does not say what ends a text.

@@ -315,7 +315,7 @@ std::string Start::describe() const {
 
 void Start::keep_files(const TrainOptions& options, const fs::path& run) const {
   keep_tokenizer(options.data, run);
-  keep_settings_of_start(options.output.init_from, run);
+  keep_settings_of_start(options.output.init_from, run, options.model.context);
 }
 
 void finalize(TrainOptions& options) {

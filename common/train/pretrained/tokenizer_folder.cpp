@@ -1,5 +1,7 @@
 #include "common/train/pretrained/tokenizer_folder.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +13,9 @@
 #include "common/data/tokenizer.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/train/checkpoint/disk.hpp"
+#include "common/train/checkpoint/safetensors.hpp"
+#include "common/train/pretrained/model_config.hpp"
+#include "common/train/pretrained/pretrained_weights.hpp"
 
 namespace ladder {
 
@@ -74,6 +79,22 @@ void keep_encoded(const EncodedFile& encoded, const fs::path& kept) {
         "with which its data were encoded: remove it, or choose another --out");
 }
 
+// Learned positions that the run has no parameters for, and its export should have.
+void keep_unused_positions(const fs::path& folder, std::int64_t context, const fs::path& to) {
+  const ModelOptions model =
+      parse_model_config(read_text_file(folder / kConfig, kMostSettingsBytes), folder / kConfig)
+          .model;
+  const FamilyTraits& traits = traits_of(model.family);
+  if (traits.has_rotary_positions() || context >= model.context) return;
+  const at::Tensor all = at::empty({model.context, model.channels}, at::kFloat);
+  HuggingFaceFolder(folder, model.family, /*has_tied_head=*/false)
+      .read(traits.positions_name(), all);
+  const at::Tensor unused = all.slice(/*dim=*/0, context);
+  SafetensorsWriter writer(to, {{traits.positions_name(), at::kFloat, unused.sizes().vec()}});
+  writer.write(unused);
+  writer.finish();
+}
+
 fs::path run_of(const fs::path& checkpoint) {
   return plain_path(checkpoint).parent_path().parent_path();
 }
@@ -102,7 +123,7 @@ Json generation_tokens(const fs::path& folder) {
   return tokens;
 }
 
-void keep_settings_of_start(const fs::path& init_from, const fs::path& run) {
+void keep_settings_of_start(const fs::path& init_from, const fs::path& run, std::int64_t context) {
   if (init_from.empty() || fs::exists(run / kKeptSettings)) return;
   const bool is_checkpoint = fs::exists(init_from / "state.json");
   const bool is_other_run = is_checkpoint || fs::exists(init_from / "checkpoints");
@@ -111,9 +132,10 @@ void keep_settings_of_start(const fs::path& init_from, const fs::path& run) {
                                        : init_from;
   if (!fs::exists(from / kConfig)) return;
   PartialFolder partial(run / kKeptSettings);
-  for (const char* file : {kConfig, kGenerationConfig})
+  for (const char* file : {kConfig, kGenerationConfig, kUnusedPositions})
     if (fs::exists(from / file)) copy_file_to_disk(from / file, partial.path() / file);
   generation_tokens(partial.path());
+  if (from == init_from) keep_unused_positions(from, context, partial.path() / kUnusedPositions);
   partial.complete();
 }
 
