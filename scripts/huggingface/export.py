@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from huggingface.logits import logits_of
-from huggingface.models import FAMILIES, MODELS, POSITIONS, VOCABULARY, write_model
+from huggingface.models import FAMILIES, MODELS, VOCABULARY, write_model
 from huggingface.runs import (
     BUILD,
     LOGITS,
@@ -133,9 +133,10 @@ def check_text(name, exported, model):
 
 
 def check_ways_through(folder, has_mistakes):
-    """Read, written, without a step of training: the same folder, as far as transformers can tell."""
+    """Read, written, without a step of training: the same folder, as far as transformers can tell,
+    though the run has only half of the model's context."""
     data = folder / "through.bin"
-    write_tokens(data, POSITIONS + 1, VOCABULARY)
+    write_tokens(data, CONTEXT + 1, VOCABULARY)
     runs = [(tiny, write_model(tiny, folder), folder / f"through_{tiny.folder}") for tiny in MODELS]
     start(
         [
@@ -144,7 +145,7 @@ def check_ways_through(folder, has_mistakes):
                 init_from=model,
                 data=data,
                 vocab_size=VOCABULARY,
-                context=POSITIONS,
+                context=CONTEXT,
                 micro_batch_size=1,
                 steps=0,
                 out=out,
