@@ -24,7 +24,11 @@ BF16_LOSS_TOLERANCE, BF16_CHANGE_TOLERANCE = 3e-2, 0.1
 # GPT-2's key biases, for one, is 0 on paper.
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-5}
 WEIGHT_DECAY, CLIP_NORM = 0.1, 1.0
-TRAINED = [*(family.name for family in FAMILIES), "Llama, a key for each query"]
+TRAINED = [
+    *(family.name for family in FAMILIES),
+    "Llama, a key for each query",
+    "GPT-2, exact GELU",
+]
 TRAINERS = {
     "fp32": [
         "step0_single_gpu",
