@@ -51,7 +51,7 @@ struct ModelOptions {
   std::string rope_scaling = "none";  // of their speeds (rope_scaling.hpp)
   std::int64_t no_rope_interval = 0;  // of every so many layers, the last has no positions; 0: none
   double norm_eps = 1e-5;             // added to a norm's variance
-  GeluForm gelu = GeluForm::kTanh;        // of GPT-2's MLP
+  GeluForm gelu = GeluForm::kTanh;    // of GPT-2's MLP
   Products products = faster_products();  // of all linear layers and the head
   Precision precision = {};               // of the parameters and their .grad
   Recompute recompute = Recompute::kNone;
