@@ -45,11 +45,8 @@ def encode_chat(encoder, lines, rows):
     reader, ends = Conversations(lines), {}
     for object in lines:
         messages, read = reader.of_line(object)
-        try:
-            tools = encoder.account_for(lines, object, read, messages)
-            ids, mask = encoder.conversation(messages, tools)
-        except Refusal as problem:
-            raise Refusal(at_place(lines, problem)) from None
+        tools = encoder.account_for(lines, object, read, messages)
+        ids, mask = encoder.conversation(messages, tools)
         if not any(mask):
             lines.refuse(
                 "no message is the assistant's with a weight of 1, so there is nothing to learn"
@@ -83,27 +80,20 @@ def encode_pairs(encoder, lines, rows):
         for name, answer in zip(names, answers):
             if [message["role"] for message in answer] != ["assistant"]:
                 lines.refuse(f'"{name}" must be one message of the assistant\'s')
-        try:
-            tools = encoder.account_for(
-                lines, object, ("prompt", *names), *(prompt + a for a in answers)
-            )
-            pieces = encoder.pair(prompt, tools, answers)
-        except Refusal as problem:
-            raise Refusal(at_place(lines, problem)) from None
+        tools = encoder.account_for(
+            lines, object, ("prompt", *names), *(prompt + a for a in answers)
+        )
+        pieces = encoder.pair(prompt, tools, answers)
         rows.add(*pieces)
         for piece in pieces[1:]:
             ends[piece[-1]] = ends.get(piece[-1], 0) + 1
     return most_frequent(ends, encoder)
 
 
-def at_place(lines, problem):
-    return str(problem) if str(problem).startswith(str(lines.path)) else f"{lines.place}: {problem}"
-
-
 def most_frequent(ends, encoder):
     """The token that ends what the assistant says, if it is a special one."""
     end = max(ends, key=ends.get) if ends else encoder.end
-    return end if end in encoder.tokenizer.all_special_ids else encoder.end
+    return end if end in encoder.special else encoder.end
 
 
 def sample_of(encoder, text, kind):
@@ -134,10 +124,14 @@ def encode(arguments):
     if kind != "documents":
         encoder.need_template()
     rows, lines = Rows(encoder.size), Lines(arguments.data)
-    if kind == "documents":
-        end = encode_documents(encoder, arguments.data, lines, rows)
-    else:
-        end = {"chat": encode_chat, "pairs": encode_pairs}[kind](encoder, lines, rows)
+    try:
+        if kind == "documents":
+            end = encode_documents(encoder, arguments.data, lines, rows)
+        else:
+            end = {"chat": encode_chat, "pairs": encode_pairs}[kind](encoder, lines, rows)
+    except Refusal as problem:  # of a template or a tokenizer, which does not know the line
+        is_placed = str(problem).startswith(str(lines.path))
+        raise problem if is_placed else Refusal(f"{lines.place}: {problem}") from None
     if not rows.count:
         raise Refusal(f"{arguments.data}: has nothing to encode")
     sample = sample_of(encoder, arguments.sample, kind)
@@ -185,7 +179,7 @@ def parser():
 def main():
     try:
         encode(parser().parse_args())
-    except Refusal as problem:
+    except (Refusal, OSError) as problem:
         print(f"encode: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -32,7 +32,6 @@ class Rows:
 
 def write(path, rows, kind, encoder, end, sample, data):
     texts, files = encoder.texts_of_tokens(), encoder.files(end)
-    special = encoder.tokenizer.all_special_ids
     header = {
         "ladder_tokens": 1,
         "rows": kind,
@@ -43,7 +42,9 @@ def write(path, rows, kind, encoder, end, sample, data):
         "begin": encoder.begin,
         "end": end,
         "padding": encoder.padding(end),
-        "special_tokens": {encoder.tokenizer.convert_ids_to_tokens(id): id for id in special},
+        "special_tokens": {
+            encoder.tokenizer.convert_ids_to_tokens(id): id for id in sorted(encoder.special)
+        },
         "sample": sample,
         "num_starts": len(rows.starts),
         "num_tokens": len(rows.tokens),

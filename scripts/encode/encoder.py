@@ -48,6 +48,9 @@ class Encoder:
             self.template = self.template.get("default")
         self.is_marked = re.search(r"{%-?\s*generation", self.template or "") is not None
         self.size = max(self.tokenizer.get_vocab().values()) + 1
+        added = self.tokenizer.added_tokens_decoder
+        self.special = {id for id, token in added.items() if token.special}
+        self.special |= {*self.tokenizer.all_special_ids}
         both, bare = (
             self.tokenizer("a", add_special_tokens=flag).input_ids for flag in (True, False)
         )
@@ -92,10 +95,12 @@ class Encoder:
     # ---- conversations
 
     def render(self, messages, tools=None, is_open=False):
-        plain = [{k: v for k, v in message.items() if k != "weight"} for message in messages]
         try:
             return self.tokenizer.apply_chat_template(
-                plain, tools=tools, tokenize=False, add_generation_prompt=is_open
+                without(messages, "weight"),
+                tools=tools,
+                tokenize=False,
+                add_generation_prompt=is_open,
             )
         except Exception as error:  # a template raises its own for what it does not take
             raise Refusal(f"the chat template refuses it: {str(error).splitlines()[0]}") from None
@@ -112,11 +117,7 @@ class Encoder:
         lines.account_for(object, (*read, "tools") if tools else read)
         said = [message for messages in conversations for message in messages]
         for name in {name for message in said for name in message} - {"role", "content", "weight"}:
-            without = [
-                [{k: v for k, v in message.items() if k != name} for message in messages]
-                for messages in conversations
-            ]
-            if self.renders(whole, without, tools):
+            if self.renders(whole, [without(c, name) for c in conversations], tools):
                 for message in said:
                     lines.account_for({name: message.get(name)}, (), "messages[].")
         return tools
@@ -162,9 +163,8 @@ class Encoder:
 
     def last_special(self, text):
         encoding = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        special = set(self.tokenizer.all_special_ids)
         both = zip(encoding.input_ids, encoding.offset_mapping)
-        return max((end for id, (_, end) in both if id in special), default=0)
+        return max((end for id, (_, end) in both if id in self.special), default=0)
 
     def end_in(self, text):
         """How much of a text is an answer, with what ends it: not the newline after that."""
@@ -181,9 +181,11 @@ class Encoder:
                 if messages[i].get("weight") != 0:
                     self.fill(mask, encoding, self.answer_span(whole, messages, tools, i), 1)
             return encoding.input_ids, mask
-        plain = [{k: v for k, v in message.items() if k != "weight"} for message in messages]
         marked = self.tokenizer.apply_chat_template(
-            plain, tools=tools, return_dict=True, return_assistant_tokens_mask=True
+            without(messages, "weight"),
+            tools=tools,
+            return_dict=True,
+            return_assistant_tokens_mask=True,
         )
         mask = list(marked["assistant_masks"])
         for i in answers:
@@ -230,10 +232,9 @@ class Encoder:
         model = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {}
         is_byte_level = '"ByteLevel"' in json.dumps(model.get("decoder"))
         added = {token["id"]: token for token in model.get("added_tokens", ())}
-        special = {*tokenizer.all_special_ids, *(id for id, t in added.items() if t["special"])}
         letters = byte_of_letter()
         for token, id in tokenizer.get_vocab().items():
-            if id in special or id in (self.begin, self.end):
+            if id in self.special or id in (self.begin, self.end):
                 continue
             if id in added:
                 texts[id] = added[id]["content"].encode()
@@ -257,15 +258,12 @@ class Encoder:
                 files[name] = (folder / name).read_bytes()
         written = self.tokenizer.convert_ids_to_tokens(end)
         for name in ("tokenizer_config.json", "special_tokens_map.json"):
-            if name in files and self.tokenizer.eos_token_id != end:
-                settings = json.loads(files[name])
-                if name == "tokenizer_config.json" or "eos_token" in settings:
-                    files[name] = as_file({**settings, "eos_token": written})
-        settings = json.loads(files.get("generation_config.json", b"{}"))
-        config = (
-            json.loads((folder / "config.json").read_bytes())
-            if (folder / "config.json").exists()
-            else {}
+            settings = settings_in(folder / name)
+            is_named = name == "tokenizer_config.json" or "eos_token" in settings
+            if name in files and is_named and self.tokenizer.eos_token_id != end:
+                files[name] = as_file({**settings, "eos_token": written})
+        settings, config = (
+            settings_in(folder / name) for name in ("generation_config.json", "config.json")
         )
         ends = [end]
         for more in (
@@ -285,6 +283,17 @@ class Encoder:
         settings["eos_token_id"] = ends if len(ends) > 1 else end
         files["generation_config.json"] = as_file(settings)
         return files
+
+
+def without(messages, name):
+    return [{k: v for k, v in message.items() if k != name} for message in messages]
+
+
+def settings_in(path):
+    try:
+        return json.loads(path.read_bytes()) if path.exists() else {}
+    except ValueError as error:
+        raise Refusal(f"{path}: not valid JSON: {error}") from None
 
 
 def as_file(settings):
