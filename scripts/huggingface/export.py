@@ -145,11 +145,7 @@ def check_ways_through(folder, has_mistakes):
                 init_from=model,
                 data=data,
                 vocab_size=VOCABULARY,
-<<<<<<< HEAD
                 context=CONTEXT,
-=======
-                context=getattr(tiny.config, "sliding_window", None) or POSITIONS,
->>>>>>> 637c46c5 (Checks of folders: a window that is shorter than the positions comes back)
                 micro_batch_size=1,
                 steps=0,
                 out=out,
