@@ -66,6 +66,8 @@ def write(path, rows, kind, encoder, end, sample, data):
             file.writelines(files[name] for name in sorted(files))
             file.flush()
             os.fsync(file.fileno())
-        os.link(partial, path)  # fails if it has appeared meanwhile
+        if os.path.exists(path):
+            raise FileExistsError(f"{path}: has appeared meanwhile; {partial} is not kept")
+        partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
