@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from lines import Refusal
+from lines import OF_LINE, OF_MESSAGE, Refusal
 
 FILES = (
     "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -114,12 +114,12 @@ class Encoder:
         whole = [self.render(messages, tools) for messages in conversations]
         if tools and self.renders(whole, conversations, None):
             tools = None
-        lines.account_for(object, (*read, "tools") if tools else read)
+        lines.account_for(object, (*read, "tools") if tools else read, OF_LINE)
         said = [message for messages in conversations for message in messages]
         for name in {name for message in said for name in message} - {"role", "content", "weight"}:
             if self.renders(whole, [without(c, name) for c in conversations], tools):
                 for message in said:
-                    lines.account_for({name: message.get(name)}, (), "messages[].")
+                    lines.account_for({name: message.get(name)}, (), OF_MESSAGE, "messages[].")
         return tools
 
     def renders(self, whole, conversations, tools):

@@ -2,14 +2,17 @@
 
 import json
 
-# Members by which other programs weigh an answer, or which they show a model.
-LEARNED_BY = {
-    "system", "system_prompt", "functions", "function_call", "image", "images", "image_url", "audio",
-    "audios", "video", "videos", "documents", "history", "condition", "chat_template",
-    "chat_template_kwargs", "enable_thinking", "thinking", "reasoning", "reasoning_content",
-    "reasoning_effort", "label", "labels", "kto_tag", "margin", "chosen", "rejected",
-    "rejected_messages", "rejected_response", "negative_messages", "name", "refusal", "prefix",
-    "channel", "recipient", "tools", "tool_calls", "tool_call_id",
+# Members of a line, and of a message, by which other programs weigh an answer, or which they show a model.
+OF_LINE = {
+    "system", "system_prompt", "tools", "functions", "function_call", "image", "images", "audio", "audios", "video",
+    "videos", "documents", "history", "condition", "chat_template", "chat_template_kwargs", "enable_thinking",
+    "thinking", "reasoning", "reasoning_content", "reasoning_effort", "label", "labels", "kto_tag", "margin", "chosen",
+    "rejected", "rejected_messages", "rejected_response", "negative_messages",
+}  # fmt: skip
+OF_MESSAGE = {
+    "name", "refusal", "prefix", "reasoning_content", "reasoning", "thinking", "channel", "recipient", "tool_calls",
+    "function_call", "image", "images", "image_url", "tool_call_id", "audio", "audios", "video", "videos",
+    "enable_thinking", "label", "labels", "condition",
 }  # fmt: skip
 COUNTING = {"weight", "weights", "loss", "losses", "train", "trainable", "training"}
 MASKS = {"mask", "masks", "masked"}
@@ -72,7 +75,7 @@ class Lines:
             self.refuse(f'"{name}" must be a string, but is {json.dumps(value)[:80]}')
         return value
 
-    def account_for(self, object, read, kind=""):
+    def account_for(self, object, read, learned_by=(), kind=""):
         for name, value in object.items():
             if name in read or value is None or value in ("", [], {}):
                 continue
@@ -80,7 +83,7 @@ class Lines:
             words = set(snake.split("_"))
             if words & COUNTING and value in (1, True):
                 continue
-            if words & (COUNTING | MASKS) or snake in LEARNED_BY:
+            if words & (COUNTING | MASKS) or snake in learned_by:
                 self.refuse(
                     f'"{kind}{name}" would change what is learned, but is not read: remove it, or the line. What is '
                     f'null or empty may stay, and so may a weight of 1 or true; "weight": 0 on a message keeps an '
