@@ -346,12 +346,12 @@ TEST_F(ExportTest, WhatARunStartedFromTellsItsExport) {
   // A window stays, unless texts were longer.
   config.update({{"model_type", "mistral"}, {"sliding_window", 32}});
   folder_.write("model/config.json", to_text(config));
-  keep_settings_of_start(folder_.path("model"), folder_.path("mistral"));
+  keep_settings_of_start(folder_.path("model"), folder_.path("mistral"), 4);
   options.family = ModelFamily::kMistral;
   exported = export_of("mistral", 32);
   EXPECT_EQ(exported["max_position_embeddings"], 64);
   EXPECT_EQ(exported["sliding_window"], 32);
-  keep_settings_of_start(folder_.path("mistral"), folder_.path("longer"));
+  keep_settings_of_start(folder_.path("mistral"), folder_.path("longer"), 4);
   EXPECT_TRUE(export_of("longer", 33).at("sliding_window").is_null());
 }
 
