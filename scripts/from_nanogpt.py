@@ -2,7 +2,9 @@
 """nanoGPT's ckpt.pt as a Hugging Face folder, from which ./ladder train STEP --init-from FOLDER
 starts.
 
-    .ladder/venv/bin/python scripts/from_nanogpt.py CKPT.pt FOLDER [--gelu tanh]   FOLDER must be new
+    .ladder/venv/bin/python scripts/from_nanogpt.py CKPT.pt FOLDER [--gelu tanh]
+
+FOLDER must be new.
 
 Linear weights are transposed, for GPT-2 stores them [in, out]. The prefix that torch.compile adds
 to names is dropped. Biases that nanoGPT leaves out (bias=False) become zeros, which is the same

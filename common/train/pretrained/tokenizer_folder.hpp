@@ -23,9 +23,9 @@ std::filesystem::path kept_tokenizer(const std::filesystem::path& checkpoint,
                                      const std::string& name);
 
 // Copies what the run's start says of its model to RUN/init_from, if that is not there yet: the
-// config.json and generation_config.json of a Hugging Face folder, with the learned positions beyond
-// the run's context, or what a run of ours has kept of such. They tell an export what no checkpoint
-// holds.
+// config.json and generation_config.json of a Hugging Face folder, with the learned positions
+// beyond the run's context, or what a run of ours has kept of such. They tell an export what no
+// checkpoint holds.
 void keep_settings_of_start(const std::filesystem::path& init_from,
                             const std::filesystem::path& run, std::int64_t context);
 
