@@ -14,9 +14,19 @@
 #include <string>
 
 #include "common/core/json.hpp"
+#include "common/model/model_options.hpp"
 #include "common/model/rope_scaling.hpp"
 
 namespace ladder {
+
+// What a config.json says of a model.
+struct ModelConfig {
+  ModelOptions model;        // family and shape; `context` is the longest that the model can have
+  bool has_dropout = false;  // it was trained with dropout
+  // Tokens that attention reaches back over, its own among them, or 0: all. In texts that are no
+  // longer, a window changes nothing.
+  std::int64_t window = 0;
+};
 
 class ConfigReader {
  public:

@@ -76,8 +76,8 @@ void check_fits(const ModelOptions& options, const FamilyTraits& traits) {
               " cuts the vocabulary, which has only ", options.vocab_size, " tokens");
   check_usage(parts == 1 || traits.qk_norm() != QkNorm::kOfAllHeads, "--product-parts ", parts,
               " (by default as many as --tensor-ranks) cuts the heads, but ", traits.name(),
-              " has one norm over the queries of all heads, and one over their keys: give 1, or ",
-              "take another --model");
+              " has one norm over the queries of all heads, and one over their keys: leave ",
+              "both options out, or take another --model");
   parse_rope_scaling(options.rope_scaling);  // throws for what is none
   const auto check_is_rotary = [&](bool is_default, const char* option, const auto& value) {
     check_usage(

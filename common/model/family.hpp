@@ -2,9 +2,9 @@
 // write them down.
 //
 // build_layers.cpp has what all families share: the walk over the list of layers, the token
-// embedding, and the head's weight, tied or not. A new family is a file like gpt2.cpp or llama.cpp,
-// with a Family and its FamilyTraits; a value of ModelFamily; and its row in family.cpp. If one of
-// them is missing, or a trait, the compiler or the linker says so.
+// embedding, and the head's weight, tied or not. A new family is a file like gpt2.cpp with a Family
+// and its FamilyTraits, or another class in llama_traits.cpp; a value of ModelFamily; and its row in
+// family.cpp. If one of them is missing, or a trait, the compiler or the linker says so.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -70,17 +70,8 @@ double residual_std(const ModelOptions& options);
 
 class ConfigReader;
 class Family;
-
-// What a config.json says of a model.
-struct ModelConfig {
-  ModelOptions model;        // family and shape; `context` is the longest that the model can have
-  bool has_dropout = false;  // it was trained with dropout
-  // Tokens that attention reaches back over, its own among them, or 0: all. In texts that are no
-  // longer, a window changes nothing.
-  std::int64_t window = 0;
-};
-
-enum class QkNorm { kNone, kOfEachHead, kOfAllHeads };
+struct ModelConfig;                                     // config_reader.hpp
+enum class QkNorm { kNone, kOfEachHead, kOfAllHeads };  // of queries, and of keys
 
 // What is known of a family without a shape. A class that lacks one of these does not compile; only
 // those at the end may be left out.
@@ -102,27 +93,23 @@ class FamilyTraits {
   // Throws UsageError naming the option if the family does not have such a shape.
   virtual std::unique_ptr<Family> make(const ModelOptions& options) const = 0;
   // The shape, but for the family. Throws CheckError for a setting that would make another function
-  // of the same weights.
-  // A setting that is missing has the value that transformers' class of this family gives it.
+  // of the same weights. What is missing has the value that transformers' class gives it.
   virtual ModelConfig read(ConfigReader& config) const = 0;
   // The settings that read() reads, and those without which transformers would take other values.
   virtual Json write(const ModelOptions& model) const = 0;
 
-  virtual bool has_qkv_bias() const { return false; }       // all of GPT-2's products have one
-  virtual QkNorm qk_norm() const { return QkNorm::kNone; }  // of queries and of keys
-  bool has_qk_norm() const { return qk_norm() != QkNorm::kNone; }
+  virtual bool has_qkv_bias() const { return false; }  // all of GPT-2's products have one
+  virtual QkNorm qk_norm() const { return QkNorm::kNone; }
   virtual bool has_norms_after() const { return false; }  // after attention and MLP, none before
   // Whether heads of all parts share the parameter, so that each part has a gradient of it.
   bool is_shared_by_heads(const std::string& name) const {
-    return has_qk_norm() && (name.ends_with("q_norm.weight") || name.ends_with("k_norm.weight"));
+    return qk_norm() == QkNorm::kOfEachHead && name.ends_with("_norm.weight");
   }
-  // Of ModelOptions, unless it is given; 0: the family has no layers without positions.
-  virtual std::int64_t no_rope_interval() const { return 0; }
+  virtual std::int64_t no_rope_interval() const { return 0; }  // of ModelOptions, if not given
   // Whether it is no parameter but what a model computes itself, which older files hold as well.
   virtual bool is_buffer(const std::string& /*name*/) const { return false; }
   // Models with a known shape, all but its `context`, by --model's names.
   virtual std::vector<std::pair<std::string, ModelOptions>> models() const { return {}; }
-
   bool has_rotary_positions() const { return *positions_name() == '\0'; }
 };
 

@@ -164,7 +164,7 @@ class Llama final : public Family {
     const auto v = heads_from("self_attn.v_proj", kv_channels);
     const auto o = into("self_attn.o_proj", A, d);
     const bool is_of_all = traits().qk_norm() == QkNorm::kOfAllHeads;
-    if (traits().has_qk_norm())
+    if (traits().qk_norm() != QkNorm::kNone)
       block.norms = SharedNorms{
           norm(make, layer.unit, of_layer + "self_attn.q_norm", is_of_all ? A : d),
           norm(make, layer.unit, of_layer + "self_attn.k_norm", is_of_all ? kv_channels : d)};

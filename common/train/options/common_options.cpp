@@ -177,8 +177,9 @@ void declare_model(OptionTable& t, TrainOptions& o) {
   t.value("--rope-scaling", o.model.rope_scaling,
           "how rotary positions are slowed down for longer texts: none, linear:FACTOR, or "
           "llama3:FACTOR:LOW:HIGH:CONTEXT");
-  t.number("--no-rope-interval", o.model.no_rope_interval, {0, kMostLayers},
-           "every Nth layer has no positions, as smollm3's 4th; 0: all layers have them");
+  t.number(
+      "--no-rope-interval", o.model.no_rope_interval, {0, kMostLayers},
+      "every Nth layer has no positions, by default every 4th of smollm3; 0: all layers have them");
   t.number("--norm-eps", o.model.norm_eps, kPositive,
            "what LayerNorm or RMSNorm adds to the variance or the mean square");
   t.choice("--gelu", o.model.gelu, {{"tanh", GeluForm::kTanh}, {"exact", GeluForm::kExact}},

@@ -4,7 +4,6 @@
 
 #include "common/core/check.hpp"
 #include "common/core/listed.hpp"
-#include "common/model/config_reader.hpp"
 
 namespace ladder {
 namespace {

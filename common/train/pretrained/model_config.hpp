@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/core/json.hpp"
+#include "common/model/config_reader.hpp"
 #include "common/model/family.hpp"
 
 namespace ladder {
