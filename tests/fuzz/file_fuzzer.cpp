@@ -115,7 +115,6 @@ void must_have_rows(const TokenizedText& pairs) {
 // What ./ladder encode writes. The ranges of every row follow one another from its beginning, and are
 // not empty.
 void encoded(const Input& file) {
-  must_hold(is_encoded(file.path) || file.bytes.find("ladder_tokens") != 2);
   const EncodedFile encoded(file.path);
   const TokenizedText text = encoded.boundaries();
   const auto tokenizer = encoded.open();
