@@ -80,6 +80,7 @@ Texts::Texts(const TempFolder& folder) {
     talks.mask.insert(talks.mask.end(), shown.size(), 0);
     talks.mask.insert(talks.mask.end(), said.size() + 1, 1);
   }
+  talks.sample = {{"text", "line "}, {"tokens", {'l', 'i', 'n', 'e', ' '}}};
   chat = folder.write("chat.bin", encoded_bytes(talks));
 }
 
