@@ -23,7 +23,7 @@ Makes token ids of DATA with the tokenizer of MODEL, a folder as the Hub serves 
   ./ladder encode models/SmolLM2-135M-Instruct pairs.jsonl pairs.bin --pairs
   ./ladder train objectives --objective dpo --init-from models/SmolLM2-135M-Instruct --data pairs.bin
 
-Any tokenizer will do that AutoTokenizer of transformers opens. OUT.bin keeps the tokenizer's files, so an export of the
+Any tokenizer will do that transformers opens. OUT.bin keeps the tokenizer's files, so an export of the
 run has them. Without options, DATA is documents: a .txt file is one, and a .jsonl file has one on each line."""
 
 

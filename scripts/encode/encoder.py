@@ -27,11 +27,11 @@ def open_tokenizer(folder):
         )
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    is_bare = not any(
-        (Path(folder) / name).exists() for name in ("config.json", "tokenizer_config.json")
-    )
+    # AutoTokenizer of transformers 5 builds a pre-tokenizer of its own for some classes, GPT2Tokenizer among them.
+    # This class reads tokenizer.json as it is, as models were trained with it.
+    is_written = (Path(folder) / "tokenizer.json").exists()
     try:
-        return (PreTrainedTokenizerFast if is_bare else AutoTokenizer).from_pretrained(folder)
+        return (PreTrainedTokenizerFast if is_written else AutoTokenizer).from_pretrained(folder)
     except Exception as error:  # of any library that a tokenizer may need
         raise Refusal(
             f"{folder}: transformers cannot open its tokenizer: {str(error).strip().splitlines()[0]}"
@@ -260,8 +260,14 @@ class Encoder:
         for name in ("tokenizer_config.json", "special_tokens_map.json"):
             settings = settings_in(folder / name)
             is_named = name == "tokenizer_config.json" or "eos_token" in settings
-            if name in files and is_named and self.tokenizer.eos_token_id != end:
-                files[name] = as_file({**settings, "eos_token": written})
+            if is_named and self.tokenizer.eos_token_id != end:
+                settings["eos_token"] = written
+            if name == "tokenizer_config.json" and "tokenizer.json" in files:
+                settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+            if isinstance(settings.get("extra_special_tokens"), list):  # version 4 expects no list
+                settings["additional_special_tokens"] = settings.pop("extra_special_tokens")
+            if settings:
+                files[name] = as_file(settings)
         settings, config = (
             settings_in(folder / name) for name in ("generation_config.json", "config.json")
         )

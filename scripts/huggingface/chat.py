@@ -178,7 +178,7 @@ def check_rows(name, model, data, conversations, template):
                 )
             ]
         )
-    ours, tokenizer = read_saved(out), AutoTokenizer.from_pretrained(model)
+    ours, tokenizer = read_saved(out), PreTrainedTokenizerFast.from_pretrained(model)
     tokens, targets = rows_of(conversations, tokenizer, marked(template))
     yield Result(name, "tokens of all rows", largest_difference(ours["tokens"], tokens))
     yield Result(name, "targets of all rows", largest_difference(ours["targets"], targets))
@@ -224,7 +224,7 @@ def check_other_lines(folder, model):
     weighted = [talk[0], {**talk[1], "weight": 0}, *talk[2:]]
     for name, template in (("weight", SMOLLM2), ("weight in marks", marked(SMOLLM2))):
         starts, tokens, mask = read(name, [{"messages": weighted}], template)
-        learned = AutoTokenizer.from_pretrained(model).decode(
+        learned = PreTrainedTokenizerFast.from_pretrained(model).decode(
             [t for t, m in zip(tokens, mask) if m]
         )
         yield Result("chat", f"what is learned with a {name} of 0", learned != "!<|im_end|>")
@@ -239,9 +239,11 @@ def check_other_lines(folder, model):
     reads_tools = template_of(said_or_called, "{% if tools %}{{ tools[0]['name'] }}{% endif %}")
     starts, tokens, mask = read("tools", [{"messages": called, "tools": tools}], reads_tools)
     wanted = "clock<|im_start|>user\nHi<|im_end|><|im_start|>assistant\nclock<|im_end|><|im_start|>tool\n12<|im_end|>"
-    text = AutoTokenizer.from_pretrained(model).decode(tokens)
+    text = PreTrainedTokenizerFast.from_pretrained(model).decode(tokens)
     yield Result("chat", "a call of a tool", text != f"{wanted}<|im_start|>assistant\n!<|im_end|>")
-    learned = AutoTokenizer.from_pretrained(model).decode([t for t, m in zip(tokens, mask) if m])
+    learned = PreTrainedTokenizerFast.from_pretrained(model).decode(
+        [t for t, m in zip(tokens, mask) if m]
+    )
     yield Result("chat", "what is learned of a call", learned != "clock<|im_end|>!<|im_end|>")
 
 
@@ -255,7 +257,7 @@ def check_pairs(folder, *models):
         encode(changed, write_lines(changed / "a.jsonl", lines), changed / "a.bin", "--pairs")
         _, starts, tokens, _ = arrays_of(changed / "a.bin")
         pieces = [tokens[a:b] for a, b in zip(starts, [*starts[1:], len(tokens)])]
-        tokenizer, wrong = AutoTokenizer.from_pretrained(changed), 0
+        tokenizer, wrong = PreTrainedTokenizerFast.from_pretrained(changed), 0
         for line, prompt, *answers in zip(lines, pieces[::3], pieces[1::3], pieces[2::3]):
             user = {"role": "user", "content": line["prompt"]}
             shown = tokenizer.apply_chat_template([user], add_generation_prompt=True).input_ids
@@ -378,7 +380,8 @@ def check_export(folder, data, model):
     )
     export([("chat", folder / "pieces_run", folder / "pieces_exported")])
     ids = []
-    for tokenizer in map(AutoTokenizer.from_pretrained, (model, folder / "pieces_exported")):
+    both = (PreTrainedTokenizerFast, model), (AutoTokenizer, folder / "pieces_exported")
+    for tokenizer in (kind.from_pretrained(source) for kind, source in both):
         talks = [
             tokenizer.apply_chat_template(messages_of(said)).input_ids for said in CONVERSATIONS
         ]
