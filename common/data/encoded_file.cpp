@@ -1,7 +1,9 @@
 #include "common/data/encoded_file.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "common/core/byte_hash.hpp"
