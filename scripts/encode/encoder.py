@@ -13,6 +13,7 @@ FILES = (
     "vocab.json", "merges.txt", "vocab.txt", "tekken.json", "spiece.model", "sentencepiece.bpe.model",
     "chat_template.jinja", "chat_template.json", "generation_config.json",
 )  # fmt: skip
+MARK = "\ue000"  # no text has it
 
 
 def open_tokenizer(folder):
@@ -133,12 +134,19 @@ class Encoder:
         """Where the assistant's message i is in `whole`, with what ends it. The whole must begin with the conversation
         before it, up to where the assistant is to speak."""
         before = self.render(messages[:i], tools, is_open=True) if i else self.first_words(whole)
-        until = self.render(messages[: i + 1], tools)
+        if not whole.startswith(
+            before
+        ):  # it opens an answer with what is not kept, such as <think>
+            said = [*messages[:i], {"role": "assistant", "content": MARK}]
+            before = self.render(said, tools).partition(MARK)[0]
+        until, (behind, closing) = self.render(messages[: i + 1], tools), self.behind_an_answer()
         if whole.startswith(before) and until.startswith(before):
+            if whole.startswith(until) and until.endswith(behind):
+                return len(before), len(until) - len(behind) + len(closing)
             if whole.startswith(until):
-                return len(before), len(before) + self.end_in(until[len(before) :])
+                return len(before), len(before) + self.special_ends(until[len(before) :])[-1]
             said = messages[i]["content"] or ""  # which is written otherwise in the middle
-            for closed in (said + self.closing(), said.strip() + self.closing()):
+            for closed in (said + closing, said.strip() + closing):
                 place = whole.find(closed, len(before))
                 if place >= 0:
                     return len(before), place + len(closed)
@@ -155,20 +163,18 @@ class Encoder:
         return before + opening
 
     @cache
-    def closing(self):
-        """What ends an answer: of what a template writes behind it, all up to the last special token."""
-        said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "\ue000"}]
-        behind = self.render(said).rpartition("\ue000")[2]
-        return behind[: self.last_special(behind)]
+    def behind_an_answer(self):
+        """What a template writes behind an answer, and how much of that ends it: all up to the first special token, and
+        not the newline after that."""
+        said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": MARK}]
+        behind = self.render(said).rpartition(MARK)[2]
+        return behind, behind[: self.special_ends(behind)[0]]
 
-    def last_special(self, text):
+    def special_ends(self, text):
+        """Where special tokens end in a text; if there are none, where it ends."""
         encoding = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         both = zip(encoding.input_ids, encoding.offset_mapping)
-        return max((end for id, (_, end) in both if id in self.special), default=0)
-
-    def end_in(self, text):
-        """How much of a text is an answer, with what ends it: not the newline after that."""
-        return self.last_special(text) if self.closing() else len(text)
+        return [end for id, (_, end) in both if id in self.special] or [len(text)]
 
     def conversation(self, messages, tools):
         """(ids, mask). What is learned is all that the assistant says, and what ends it."""

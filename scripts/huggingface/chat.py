@@ -69,6 +69,12 @@ TEMPLATES = {
     "another text in the middle": template_of(
         CONTENT, answer="{% if loop.last %}{{ '<think>\n\n</think>\n\n' }}{% endif %}", tail=NEWLINE
     ),
+    "an opening that answers lack": template_of(
+        CONTENT, begun=OPEN.replace("assistant\n", "assistant\n<think>\n")
+    ),
+    "an end of all": template_of(
+        CONTENT, begun=OPEN.replace("{% endif", "{% else %}{{ eos_token }}{% endif")
+    ),
     "as Llama 2": template_of(
         "' ' + message['content'] + eos_token",
         head="",
