@@ -116,7 +116,6 @@ void check_rows_of_encoded(const std::string& given, Rows has, Rows wanted) {
 void check_options(const std::string& option, const std::string& source, const std::string& kind,
                    Rows rows) {
   const std::string given = option + " " + source;
-  if (is_encoded(source)) return check_rows_of_encoded(given, EncodedFile(source).rows(), rows);
   const bool has_rows = find_source(kind, rows) != nullptr;
   check_usage(
       rows != Rows::kPairs || has_rows, given, ": a ", kind,
@@ -143,7 +142,13 @@ StoredSamples open_samples(const std::string& option, const std::string& source,
               "': unknown kind of data; use corpus (built in), ",
               ".txt (plain text), .jsonl (documents or preference pairs) or .bin "
               "(token ids of ./ladder encode, nanoGPT or llm.c)");
-  check_options(option, source, kind, options.rows);
+  std::optional<EncodedFile> encoded;
+  if (is_encoded(source)) {
+    encoded.emplace(source);
+    check_rows_of_encoded(option + " " + source, encoded->rows(), options.rows);
+  } else {
+    check_options(option, source, kind, options.rows);
+  }
   DataOptions of_source = options;
   of_source.source = source;
   StoredSamples samples{.name = source, .rows = options.rows, .context = options.context};
@@ -165,13 +170,12 @@ StoredSamples open_samples(const std::string& option, const std::string& source,
   if (kind == "corpus") samples.name += is_training ? ", training part" : ", validation part";
   if (kind == ".bin") {
     samples.file.emplace(source, samples.vocab_size);
-    if (is_encoded(source)) {
-      const EncodedFile file(source);
-      const std::string encoded_with = file.open()->name();
+    if (encoded) {
+      const std::string encoded_with = encoded->open()->name();
       check(encoded_with == samples.tokenizer, option, " ", source, ": was encoded with '",
             encoded_with, "', and the tokenizer of this run is '", samples.tokenizer,
             "': encode what you train on and what you validate with the same files");
-      samples.text = file.boundaries();
+      samples.text = encoded->boundaries();
     }
   } else {
     samples.text = find_source(kind, options.rows)->read(of_source, is_training, *tokenizer);

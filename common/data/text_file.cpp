@@ -91,32 +91,8 @@ std::string JsonlObject::required(const std::string& name, const char* hint) con
   return *found;
 }
 
-std::optional<std::vector<JsonlObject>> JsonlObject::objects(const std::string& name) const {
-  const auto member = object_.find(name);
-  if (member == object_.end()) return std::nullopt;
-  check(member->is_array(), place_, ": \"", name, "\" must be a list, but is of type ",
-        member->type_name());
-  std::vector<JsonlObject> objects;
-  for (const json& entry : *member) {
-    const std::string place = concat(place_, ": ", name, "[", objects.size(), "]");
-    check(entry.is_object(), place, " must be an object, but is of type ", entry.type_name());
-    objects.emplace_back(entry, place, name + "[].");
-  }
-  return objects;
-}
-
 bool JsonlObject::has(const std::string& name) const {
   return object_.contains(name);
-}
-
-std::optional<int> JsonlObject::weight() const {
-  const auto member = object_.find("weight");
-  if (member == object_.end() || member->is_null()) return std::nullopt;
-  check(
-      member->is_number() && (*member == 0 || *member == 1), place_, ": \"weight\" is ",
-      [&] { return excerpt(member->dump()); },
-      ", it must be 1, or 0 to keep the message out of the loss");
-  return *member == 1 ? 1 : 0;
 }
 
 void JsonlObject::account_for(std::span<const char* const> read,
@@ -133,9 +109,8 @@ void JsonlObject::account_for(std::span<const char* const> read,
     check(
         !changes, place_, ": \"", [&] { return excerpt(name); },
         "\" would change what is learned, but Ladder does not read it: remove it, or the line. "
-        "What is null or empty may stay, and so may a weight of 1 or true; \"weight\": 0 on a "
-        "message keeps an answer out of the loss");
-    if (ignored.size() < kMostIgnored) ignored.insert(kind_ + excerpt(name));
+        "What is null or empty may stay, and so may a weight of 1 or true");
+    if (ignored.size() < kMostIgnored) ignored.insert(excerpt(name));
   }
 }
 
@@ -174,7 +149,9 @@ std::string document_of(const JsonlObject& object, std::set<std::string>& ignore
   }
   check(has_text, object.place(),
         ": has none of \"text\", \"context\", \"question\" and \"answer\"",
-        object.has("messages") ? "; its \"messages\" are a conversation: give --rows chat" : "");
+        object.has("messages") ? "; its \"messages\" are a conversation, which ./ladder encode "
+                                 "--chat makes a row for --rows chat"
+                               : "");
   return document;
 }
 

@@ -17,7 +17,7 @@
 
 namespace ladder {
 
-// Members that other programs learn by, of a line with messages or a prompt: what a model is shown
+// Members that other programs learn by, of a line with a prompt: what a model is shown
 // besides these, and what says whether an answer is a good one.
 inline constexpr const char* kLearnedBy[] = {"system",
                                              "system_prompt",
@@ -53,21 +53,15 @@ inline constexpr const char* kLearnedBy[] = {"system",
 // A line's object, valid only during the visit.
 class JsonlObject {
  public:
-  // `kind` precedes the names of members for the user: "messages[]." for those of a message.
-  JsonlObject(const nlohmann::json& object, std::string place, std::string kind = "")
-      : object_(object), place_(std::move(place)), kind_(std::move(kind)) {}
+  JsonlObject(const nlohmann::json& object, std::string place)
+      : object_(object), place_(std::move(place)) {}
 
   // The member's text, or nothing if there is no such member. Throws CheckError if it is not a
   // string.
   std::optional<std::string> text(const std::string& name) const;
   // Like text(), for a member that must be there; `hint` follows in the message if it is not.
   std::string required(const std::string& name, const char* hint = "") const;
-  // The member's objects, or nothing if there is no such member. Throws CheckError if it is not a
-  // list of objects.
-  std::optional<std::vector<JsonlObject>> objects(const std::string& name) const;
   bool has(const std::string& name) const;
-  // The member `weight`, or nothing if there is none or null. Throws CheckError if it is not 0 or 1.
-  std::optional<int> weight() const;
   // Looks at the members that are not in `read`: throws CheckError if one would change what is
   // learned, if it were read, and adds the names of the others to `ignored`. What would change it
   // is one of `learned_by` in any spelling (toolCalls), unless it is null or empty; and what by its
@@ -75,11 +69,11 @@ class JsonlObject {
   // asks for nothing, which is also true or 1 if it is no mask.
   void account_for(std::span<const char* const> read, std::span<const char* const> learned_by,
                    std::set<std::string>& ignored) const;
-  const std::string& place() const { return place_; }  // file:line, and where in the line
+  const std::string& place() const { return place_; }  // file:line
 
  private:
   const nlohmann::json& object_;
-  std::string place_, kind_;
+  std::string place_;
 };
 
 // Calls append(object, text) with each object, in the order of the lines, and returns the text.

@@ -132,14 +132,7 @@ void write_tokenizer_json(const BpeDescription& description, const fs::path& to)
     for (const char* name : {"vocab.json", "merges.txt"}) fs::remove(to / name);
   }
   auto added = SortedJson::array();
-  for (const AddedToken& token : description.added)
-    added.push_back({{"id", token.id},
-                     {"content", token.content},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", token.is_normalized},
-                     {"special", token.is_special}});
+  for (const AddedToken& token : description.added) added.emplace_back(added_token_json(token));
   if (std::exchange(file["added_tokens"], added) != added) write_json(path, file);
 }
 

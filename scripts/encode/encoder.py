@@ -48,7 +48,8 @@ class Encoder:
         if isinstance(self.template, dict):
             self.template = self.template.get("default")
         self.is_marked = re.search(r"{%-?\s*generation", self.template or "") is not None
-        self.size = max(self.tokenizer.get_vocab().values()) + 1
+        self.vocabulary = self.tokenizer.get_vocab()
+        self.size = max(self.vocabulary.values()) + 1
         added = self.tokenizer.added_tokens_decoder
         self.special = {id for id, token in added.items() if token.special}
         self.special |= {*self.tokenizer.all_special_ids}
@@ -66,8 +67,9 @@ class Encoder:
                 f"{folder}: its tokenizer adds {both} around {bare}, more than a token on a side"
             )
         self.begin = first[0] if first else None
-        known = self.tokenizer.get_vocab()
-        self.end = last[0] if last else known.get("<|endoftext|>", self.tokenizer.eos_token_id)
+        self.end = (
+            last[0] if last else self.vocabulary.get("<|endoftext|>", self.tokenizer.eos_token_id)
+        )
         if self.end is None:
             raise Refusal(
                 f'{folder}: its tokenizer names no token that ends a text: add an "eos_token" to tokenizer_config.json'
@@ -134,9 +136,7 @@ class Encoder:
         """Where the assistant's message i is in `whole`, with what ends it. The whole must begin with the conversation
         before it, up to where the assistant is to speak."""
         before = self.render(messages[:i], tools, is_open=True) if i else self.first_words(whole)
-        if not whole.startswith(
-            before
-        ):  # it opens an answer with what is not kept, such as <think>
+        if not whole.startswith(before):  # which opens with what is not kept, such as <think>
             said = [*messages[:i], {"role": "assistant", "content": MARK}]
             before = self.render(said, tools).partition(MARK)[0]
         until, (behind, closing) = self.render(messages[: i + 1], tools), self.behind_an_answer()
@@ -224,9 +224,8 @@ class Encoder:
             self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
             for text in texts
         ]
-        shown = [
-            sum(end <= len(start) for _, end in row.offset_mapping) for row in rows
-        ]  # a token that is partly of the answer belongs to it
+        # A token that is partly of the answer belongs to it.
+        shown = [sum(end <= len(start) for _, end in row.offset_mapping) for row in rows]
         prompt = os.path.commonprefix([row.input_ids[:count] for row, count in zip(rows, shown)])
         return [prompt, *(row.input_ids[len(prompt) :] for row in rows)]
 
@@ -238,8 +237,10 @@ class Encoder:
         model = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {}
         is_byte_level = '"ByteLevel"' in json.dumps(model.get("decoder"))
         added = {token["id"]: token for token in model.get("added_tokens", ())}
-        letters = byte_of_letter()
-        for token, id in tokenizer.get_vocab().items():
+        from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+        letters = {letter: byte for byte, letter in bytes_to_unicode().items()}  # GPT-2's alphabet
+        for token, id in self.vocabulary.items():
             if id in self.special or id in (self.begin, self.end):
                 continue
             if id in added:
@@ -310,10 +311,3 @@ def settings_in(path):
 
 def as_file(settings):
     return (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def byte_of_letter():
-    """GPT-2's alphabet: printable bytes are their own letters, the others are moved up."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    moved = [byte for byte in range(256) if byte not in printable]
-    return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(moved)}}

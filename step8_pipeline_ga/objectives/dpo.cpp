@@ -136,9 +136,9 @@ std::string option_of(const std::string& file) {
 
 // An option that is not in the file is newer than it, and had no other value than today's default.
 std::string said_in(const SafetensorsReader& reader, const std::string& name) {
-  const Json defaults = unshaped_options({});
   const auto found = reader.metadata().find(name);
   if (found != reader.metadata().end()) return excerpt(found->second);
+  const Json defaults = unshaped_options({});
   const std::string option = name.starts_with("--") ? name.substr(2) : "";
   return defaults.contains(option) ? to_text(defaults[option]) : "unknown";
 }
@@ -253,8 +253,7 @@ fs::path reference_of(const TrainOptions& options) {
 }
 
 // The hash that its parameters have in a checkpoint. Of another program's model, they are read for it.
-std::string hash_of_reference(const TrainOptions& options) {
-  const fs::path source = reference_of(options);
+std::string hash_of_reference(const fs::path& source, const TrainOptions& options) {
   const Start start(source);
   if (!start.is_of_another_program()) return describe_checkpoint(source).param_hash;
   TrainState state;
@@ -271,7 +270,7 @@ class Dpo final : public StepObjective {
  public:
   Dpo(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh)
       : options_(options), plan_(plan), mesh_(mesh), source_(reference_of(options)) {
-    state.reference = {hash_of_reference(options),
+    state.reference = {hash_of_reference(source_, options),
                        "If --dpo-reference or --init-from names a run, that is its newest "
                        "checkpoint, which may have changed since: give --dpo-reference the "
                        "checkpoint itself (RUN/checkpoints/step_N), or start a new run with "

@@ -184,14 +184,22 @@ namespace {
 constexpr const char* kEndOfText = "<|endoftext|>";
 constexpr const char* kPadding = "<|padding|>";
 
-Json special_token(std::int64_t id, const char* text) {
-  return {{"id", id},        {"content", text},     {"single_word", false}, {"lstrip", false},
-          {"rstrip", false}, {"normalized", false}, {"special", true}};
-}
-
 }  // namespace
 
+Json added_token_json(const AddedToken& token) {
+  return {{"id", token.id},
+          {"content", token.content},
+          {"single_word", false},
+          {"lstrip", false},
+          {"rstrip", false},
+          {"normalized", token.is_normalized},
+          {"special", token.is_special}};
+}
+
 Json byte_tokenizer_json() {
+  const auto special = [](std::int64_t id, const char* content) {
+    return added_token_json({static_cast<std::uint32_t>(id), content, /*is_special=*/true});
+  };
   Json vocabulary = Json::object();
   for (int byte = 0; byte < ByteTokenizer::kEndOfText; ++byte)
     vocabulary[letter_of(static_cast<unsigned char>(byte))] = byte;
@@ -205,8 +213,8 @@ Json byte_tokenizer_json() {
           {"truncation", nullptr},
           {"padding", nullptr},
           {"added_tokens",
-           {special_token(ByteTokenizer::kEndOfText, kEndOfText),
-            special_token(ByteTokenizer::kPadding, kPadding)}},
+           {special(ByteTokenizer::kEndOfText, kEndOfText),
+            special(ByteTokenizer::kPadding, kPadding)}},
           {"normalizer", nullptr},
           {"pre_tokenizer", byte_level},
           {"post_processor", nullptr},

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/core/json.hpp"
+#include "common/data/bpe/split_text.hpp"
 #include "common/data/options.hpp"
 
 namespace ladder {
@@ -45,6 +46,9 @@ Json generation_tokens(const std::filesystem::path& folder);
 
 // Copies the files that a tokenizer consists of in a Hugging Face folder, of those that are there.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// A token as tokenizer.json lists it among its added_tokens.
+Json added_token_json(const AddedToken& token);
 
 // ByteTokenizer's files as transformers reads it: a byte-level BPE without a merge, whose ids are
 // ours. tokenizer.json: byte b is token b; then come the end of a text, and padding.
