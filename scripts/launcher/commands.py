@@ -13,6 +13,7 @@ from launcher import (
     clusters,
     completion,
     debug,
+    docs,
     doctor,
     exercise,
     first_hour,
@@ -71,6 +72,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder exercise collectives    the primer: an all-reduce from messages
   ./ladder exercise loss_scaler    for fp16: a loss scale that adapts, and an optimizer step that uses it
   ./ladder bug [STEP]              a game: a mistake is planted into a trainer, out of sight; find the file and line
+  ./ladder docs                    the course as a site, to be opened as a file or put on any web server: build/site
   ./ladder diff A B                show what step B's training loop changes compared with step A's:  ./ladder diff 4 5
   ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step,
                                    throughput, collectives, overlap, bubble, rounds; speed, ddp, zero, pipeline and tensor (against PyTorch in
@@ -270,7 +272,7 @@ COMMANDS = {
     "setup": setup, "start": first_hour.run, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "encode": encode, "export": export, "compare": script_of_ours("compare_runs.py"), "trace": script_of_ours("show_trace.py"), "report": report.run,
     "ask": ask.run, "bench": bench.run, "demo": demo, "lighthouse": lighthouse, "exercise": exercise.run, "predict": predict.run,
-    "bug": bug.run, "diff": diff, "doctor": doctor.run, "completion": completion.run, "help": show_help,
+    "bug": bug.run, "diff": diff, "docs": docs.run, "doctor": doctor.run, "completion": completion.run, "help": show_help,
 }  # fmt: skip
 ALSO = {
     "--help": show_help,

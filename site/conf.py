@@ -1,0 +1,47 @@
+"""The site of ./ladder docs: Sphinx with MyST reads the repository's own Markdown (pages.py), Furo draws it."""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "extensions"), str(HERE), str(HERE.parent / "scripts")]
+
+project = "Ladder"
+html_title = "Ladder"
+author = copyright = "the authors of Ladder"
+extensions = [
+    "myst_parser",
+    "sphinx_copybutton",
+    "repository_links",
+    "source_pages",
+    "glossary_cards",
+    "math_in_html",
+    "live_figures",
+    "preview_cards",
+]
+root_doc = "index"
+highlight_language = "none"
+smartquotes = False  # the pages that a repository shows have none, either
+
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_double_inline = False
+myst_all_links_external = True  # repository_links resolves them
+myst_heading_anchors = 6
+myst_heading_slug_func = "repository_links.anchor_of"
+suppress_warnings = [
+    "myst.header",  # a folded part may begin at any level
+    "misc.highlighting_failure",  # an ellipsis in code
+]
+
+html_theme = "furo"
+html_static_path = [str(HERE / "static")]
+html_css_files = ["site.css"]
+html_use_index = False
+html_show_sphinx = html_show_copyright = html_show_sourcelink = html_copy_source = False
+html_favicon = str(HERE / "static/ladder.svg")
+html_theme_options = {"light_logo": "ladder.svg", "dark_logo": "ladder.svg"}
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+
+ladder_root = str(HERE.parent)
+ladder_site_url = os.environ.get("LADDER_SITE_URL", "")  # only preview cards need it
