@@ -37,6 +37,7 @@ suppress_warnings = [
 html_theme = "furo"
 html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_use_index = False
 html_show_sphinx = html_show_copyright = html_show_sourcelink = html_copy_source = False
 html_favicon = str(HERE / "static/ladder.svg")

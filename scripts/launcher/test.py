@@ -33,6 +33,7 @@ from launcher.test_parts import (
     run_ctest,
     sanitizers,
     set_up,
+    site,
     time_scale,
 )
 
@@ -56,6 +57,7 @@ PARTS = {
     "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
     "lessons": ("the commands that lessons and docs show, and their lines of PyTorch, which must train as our steps do", lessons),
     "report": ("pages of ./ladder report, with planted differences, in headless Chromium; event files, read by TensorBoard", reports),
+    "site": ("./ladder docs: every page in headless Chromium, links, formulas, contrast, phone; finds planted faults", site),
     "huggingface": ("our models and tokenizers are those of transformers: logits, training, folders both ways; finds planted mistakes",
                     huggingface),
     "doxygen": ("the reference builds without warnings", doxygen),
@@ -71,6 +73,7 @@ LONG = {
     "fuzz": r"^tests/fuzz/|^common/(data|model|train/checkpoint|train/pretrained)/|/elastic/|wire_format",
     "lessons": r"^(step|docs).*\.md$|pytorch_boxes|requirements-boxes|check_readme_commands",
     "report": r"^scripts/launcher/(report|event_files|charts|figures)|check_report|^common/train/report/",
+    "site": r"^site/|\.md$|\.svg$|launcher/docs|check_site|requirements-docs",
     "huggingface": r"huggingface|tokenizer|^common/(data|model|train/pretrained)/|^common/train/export",
     "doxygen": r"\.hpp$|^docs/Doxyfile$",
 }

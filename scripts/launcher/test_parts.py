@@ -370,6 +370,14 @@ def reports():
     check("scripts/check_report")
 
 
+def site():
+    check("./ladder", "docs", "--no-reference", "--out", "build/site-test")
+    with setup_lock():
+        need_environment("docs-test")
+    for words in (["--self-test"], []):
+        check("scripts/check_site", "build/site-test", *words)
+
+
 def huggingface():
     if reason := why_no_torch():
         return say(f"huggingface: not run; {reason}")
