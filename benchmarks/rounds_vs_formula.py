@@ -24,7 +24,6 @@ from launcher.checkout import write_or_fail
 from launcher.console import count_from, new_file, read_link
 from launcher.figures import page, swatches
 from launcher.launch import run_all, train
-from launcher.plan_time import link_of
 from launcher.steps import resolve_step, trainer_in
 from launcher.tables import table_of
 
@@ -96,10 +95,16 @@ def worker_of(report):
     return Worker(steps, flights, ends[-1])
 
 
+def link_seconds(link, use):
+    """As --link paces it: each round of messages takes its microseconds."""
+    latency_us, gbit_per_s = link
+    return use["rounds"] * latency_us * 1e-6 + use["bytes"] * 8e-9 / gbit_per_s
+
+
 def transfers_of(facts, link):
     """[(seconds, how often)] of the averages, by what the worker says that it sends."""
     return [
-        (link_of(link).seconds(send["inside"]), send["times"])
+        (link_seconds(link, send["inside"]), send["times"])
         for send in facts["ranks"][0]["plan"]
         if send["wait"] == "for_steps"
     ]

@@ -47,7 +47,9 @@ def page_of(docname):
 
 def toctree(caption, pages, entries=()):
     lines = [*map(docname_of, pages), *entries]
-    return "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *lines, "```", ""])
+    return "\n".join(
+        ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *lines, "```", ""]
+    )
 
 
 def contents(results):

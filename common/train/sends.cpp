@@ -8,21 +8,6 @@
 namespace ladder {
 namespace {
 
-const char* phase_name(StepPhase phase) {
-  static constexpr const char* kNames[] = {
-      "start",          "before_forward", "after_forward", "before_backward",
-      "after_backward", "gradients",      "updated",       "end"};
-  static_assert(std::size(kNames) == static_cast<std::size_t>(StepPhase::kEnd) + 1);
-  return kNames[static_cast<std::size_t>(phase)];
-}
-
-const char* wait_name(Wait wait) {
-  static constexpr const char* kNames[] = {"at_once",   "for_weights", "for_next",   "for_phase",
-                                           "for_layer", "for_steps",   "for_nothing"};
-  static_assert(std::size(kNames) == static_cast<std::size_t>(Wait::kForNothing) + 1);
-  return kNames[static_cast<std::size_t>(wait)];
-}
-
 Sent once(const Send& send, std::int64_t numel, int rank, const Machines& machines) {
   const RankGroup& group = send.group;
   std::vector<int> members;
@@ -37,6 +22,21 @@ Json use_json(const LinkUse& use) {
 }
 
 }  // namespace
+
+const char* to_string(StepPhase phase) {
+  static constexpr const char* kNames[] = {
+      "start",          "before_forward", "after_forward", "before_backward",
+      "after_backward", "gradients",      "updated",       "end"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(StepPhase::kEnd) + 1);
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+const char* to_string(Wait wait) {
+  static constexpr const char* kNames[] = {"at_once",   "for_weights", "for_next",   "for_phase",
+                                           "for_layer", "for_steps",   "for_nothing"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Wait::kForNothing) + 1);
+  return kNames[static_cast<std::size_t>(wait)];
+}
 
 void SendPlan::add(Send send, std::int64_t times, std::int64_t full_rows) {
   if (send.group.size == 0) send.group = group_;
@@ -66,12 +66,12 @@ Json to_json(const std::vector<Send>& sends, int rank, const Machines& machines)
     const auto [traffic, links] = once(send, send.numel, rank, machines);
     const OpTraffic& sent = traffic[send.operation];
     json.push_back(
-        {{"phase", phase_name(send.phase)},
+        {{"phase", to_string(send.phase)},
          {"layer", send.layer},
          {"operation", to_string(send.operation)},
          {"elements", send.numel},
          {"element_bytes", send.element_bytes},
-         {"wait", wait_name(send.wait)},
+         {"wait", to_string(send.wait)},
          {"needed_by", send.needed_by},
          {"group", {send.group.first, send.group.stride, send.group.size, send.group.neighbors}},
          {"bytes_sent", sent.bytes_sent},

@@ -35,6 +35,8 @@ enum class StepPhase {
   kEnd,             // after the norm of the parameters
 };
 
+const char* to_string(StepPhase phase);  // "start", "before_forward", …
+
 // Until when the rank goes on with its own work.
 enum class Wait {
   kAtOnce,      // it waits
@@ -45,6 +47,8 @@ enum class Wait {
   kForSteps,    // `needed_by` more optimizer steps have been taken
   kForNothing,  // only others wait for it
 };
+
+const char* to_string(Wait wait);  // "at_once", "for_weights", …
 
 // The ranks first, first + stride, first + 2 · stride …, each of them perhaps with its next
 // neighbors: in twos, first, first + 1, first + stride, first + stride + 1 …

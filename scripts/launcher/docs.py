@@ -28,14 +28,22 @@ of its own.
 def parse(words: list[str]):
     parser = Parser("docs", ABOUT)
     parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, default=ROOT / "build/site", help="default: build/site"
+        "--out",
+        metavar="FOLDER",
+        type=Path,
+        default=ROOT / "build/site",
+        help="default: build/site",
     )
     parser.add_argument(
-        "--no-reference", action="store_true", help="without Doxygen's reference, which takes longest"
+        "--no-reference",
+        action="store_true",
+        help="without Doxygen's reference, which takes longest",
     )
     arguments = parser.parse_args(words)
     out = arguments.out.absolute()
-    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / MADE_HERE).exists())):
+    if out.exists() and not (
+        out.is_dir() and (not any(out.iterdir()) or (out / MADE_HERE).exists())
+    ):
         usage_error(f"--out {arguments.out}: it is there, and no site of ours: name a new folder")
     return arguments, out
 
@@ -57,7 +65,14 @@ def run(words: list[str]) -> int:
         extra.append("reference")
     site.stage(pages, extra)
     say("building the pages (log: .ladder/logs/site.log)")
-    options = ["--builder", "html", "--conf-dir", ROOT / "site", "--fail-on-warning", "--keep-going"]
+    options = [
+        "--builder",
+        "html",
+        "--conf-dir",
+        ROOT / "site",
+        "--fail-on-warning",
+        "--keep-going",
+    ]
     Log("site").run([python, "-m", "sphinx", *options, "--doctree-dir", work / "trees", pages, new])
     if has_reference:
         make_reference(new / "reference")
@@ -73,7 +88,9 @@ def run(words: list[str]) -> int:
 def can_make_reference() -> bool:
     if shutil.which("doxygen"):
         return True
-    say("without the C++ reference: doxygen is not installed (./ladder setup --packages installs it)")
+    say(
+        "without the C++ reference: doxygen is not installed (./ladder setup --packages installs it)"
+    )
     return False
 
 

@@ -2,7 +2,8 @@
 they take.
 
 Memory and what is sent come from each step's own plans (plan_steps.py), exactly and for any number
-of ranks. The time comes from plan_time.py, with speeds that plan_speed.py measures.
+of ranks. The time comes from ladder_clock (plan_time.py), with speeds that plan_speed.py
+measures.
 """
 
 import json
@@ -37,7 +38,7 @@ from launcher.plan_steps import (
     planned_steps,
     without,
 )
-from launcher.plan_time import Links, WrongPlan, estimate, link_of
+from launcher.plan_time import Clock, WrongPlan
 from launcher.processes import signals_end_us
 from launcher.tables import digits, table
 from launcher.trainer_options import options_of
@@ -252,7 +253,7 @@ class Planned(NamedTuple):
 class Planner:
     def __init__(self, trainers, ranks, words, link=None, speed=None, here=None, outer_link=None):
         self.trainers, self.ranks, self.words = trainers, ranks, tuple(words)
-        self.links = Links(link_of(link), link_of(outer_link))
+        self.clock, self.links = Clock(trainers.build), (link, outer_link)
         self.whole = trainers.facts(REFERENCE, ranks, self.words)
         self.layers = len(self.whole["layers"]) - 2
         if not self.whole["config"]["steps"]:
@@ -291,7 +292,7 @@ class Planner:
         except Refusal as refusal:
             return Planned(candidate, str(refusal))
         with signals_end_us():
-            times = estimate(facts, self.speed, self.links)
+            times = self.clock.estimate(facts, self.speed, self.links)
         sent = max(
             sum(op["bytes_sent"] for op in (rank["sends"] or {}).values()) / rank["in_steps"]
             for rank in facts["ranks"]
@@ -497,7 +498,7 @@ def advice(ranks, more, options, least):
 def run(words):
     arguments, words = parse(words)
     kind = chosen_kind()
-    need_release(kind, *planned_steps())
+    need_release(kind, "ladder_clock", *planned_steps())
     try:
         planner = Planner(
             Trainers(kind.build),

@@ -23,7 +23,12 @@ def add_card(app, pagename, templatename, context, doctree):
     if doctree is None:
         return
     title, text = context.get("title", ""), first_paragraph(doctree)
-    tags = {"og:type": "article", "og:site_name": "Ladder", "og:title": title, "og:description": text}
+    tags = {
+        "og:type": "article",
+        "og:site_name": "Ladder",
+        "og:title": title,
+        "og:description": text,
+    }
     if site := app.config.ladder_site_url.rstrip("/"):
         tags |= {"og:url": f"{site}/{pagename}.html", "og:image": f"{site}/_static/card.png"}
     lines = [f'<meta property="{name}" content="{escape(value)}">' for name, value in tags.items()]

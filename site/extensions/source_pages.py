@@ -40,7 +40,9 @@ class Sources:
             return f'{found[1]}<a href="{posixpath.relpath(f"{FOLDER}/{to}.html", here)}">{found[2]}</a>{found[3]}'
 
         code = highlight(text, lexer_of(path), HtmlFormatter(linespans="L", wrapcode=True))
-        code = re.sub(r'<span id="L-(\d+)">', r'<span id="L\1"><a class="line" href="#L\1">\1</a>', code)
+        code = re.sub(
+            r'<span id="L-(\d+)">', r'<span id="L\1"><a class="line" href="#L\1">\1</a>', code
+        )
         code = re.sub(r"(&quot;|&lt;)([\w./]+)(&quot;|&gt;)", include, code)
         return f"{heading(path)}<div class='highlight-cpp source-file'>{code}</div>"
 
@@ -74,5 +76,7 @@ def begin(app):
 
 def setup(app):
     app.connect("builder-inited", begin)
-    app.connect("html-collect-pages", lambda app: app.ladder_sources.pages(app.ladder_repository.files))
+    app.connect(
+        "html-collect-pages", lambda app: app.ladder_sources.pages(app.ladder_repository.files)
+    )
     return {"parallel_read_safe": True, "parallel_write_safe": False}
