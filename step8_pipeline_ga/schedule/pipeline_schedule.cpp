@@ -59,7 +59,7 @@ std::int64_t head_start(Schedule schedule, const PipelinePlan& plan, int stage) 
 
 // `head_start` forwards, then one backward and one forward in turn, then the rest.
 Actions take_turns(const Actions& forwards, const Actions& backwards, std::int64_t head_start) {
-  auto forward = forwards.begin() + std::min(head_start, std::ssize(forwards));
+  auto forward = forwards.begin() + std::min<std::int64_t>(head_start, std::ssize(forwards));
   Actions order(forwards.begin(), forward);
   for (const Action& backward : backwards) {
     order.push_back(backward);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -104,9 +105,12 @@ std::vector<std::vector<ActionKind>> needs(const PipelinePlan& plan, const Actio
   }
 }
 
-std::string fault_in_needs(const PipelinePlan& plan, const Places& places) {
+enum class Messages { kAreThere, kAreMissing };
+
+std::string fault_in_needs(const PipelinePlan& plan, const Places& places, Messages messages) {
   for (const auto& [action, place] : places) {
     for (const std::vector<ActionKind>& either : needs(plan, action)) {
+      if (messages == Messages::kAreMissing && is_message(either.front())) continue;
       Action needed = action;
       for (const ActionKind kind : either) {
         needed.kind = kind;
@@ -147,6 +151,18 @@ std::string fault_in_sums(const PipelinePlan& plan, const Places& places) {
   return "";
 }
 
+// From a stage that waits for another one, which waits, too, and so on: those that wait in a circle.
+template <class Partner>
+std::vector<int> circle_from(int stage, const Partner& partner_of) {
+  std::vector<int> waiting;
+  for (; std::find(waiting.begin(), waiting.end(), stage) == waiting.end();
+       stage = partner_of(stage)) {
+    waiting.push_back(stage);
+  }
+  waiting.erase(waiting.begin(), std::find(waiting.begin(), waiting.end(), stage));
+  return waiting;
+}
+
 // Executes a plan to the letter on the strictest transport.
 class Rendezvous {
  public:
@@ -184,17 +200,13 @@ class Rendezvous {
 
   // Every stage that is left waits for another that is left: its partner has not met it yet.
   std::string cycle_from(int stage) {
-    std::vector<int> waiting;
-    for (; std::find(waiting.begin(), waiting.end(), stage) == waiting.end();
-         stage = plan_.stage_of(other_end(*next(stage)).chunk)) {
-      waiting.push_back(stage);
-    }
-    waiting.erase(waiting.begin(), std::find(waiting.begin(), waiting.end(), stage));
-    std::string text = concat("stage ", stage);
+    const std::vector<int> waiting = circle_from(
+        stage, [this](int each) { return plan_.stage_of(other_end(*next(each)).chunk); });
+    std::string text = concat("stage ", waiting.front());
     for (const int member : waiting) {
       const Action& message = *next(member);
-      text += concat(member == stage ? " waits to " : ", which waits to ", describe(plan_, message),
-                     is_send(message) ? " to stage " : " from stage ",
+      text += concat(member == waiting.front() ? " waits to " : ", which waits to ",
+                     describe(plan_, message), is_send(message) ? " to stage " : " from stage ",
                      plan_.stage_of(other_end(message).chunk));
     }
     const bool is_mismatch =
@@ -210,17 +222,73 @@ class Rendezvous {
   std::vector<std::size_t> num_done_;
 };
 
-}  // namespace
+// Computes in the order of a plan without messages, until no stage can go on.
+std::string fault_in_order(const PipelinePlan& plan) {
+  std::vector<std::size_t> num_done(plan.stages.size(), 0);
+  std::set<Action> done;
+  const auto next = [&](int stage) -> const Action* {
+    const std::vector<Action>& actions = plan.stages[static_cast<std::size_t>(stage)];
+    const std::size_t i = num_done[static_cast<std::size_t>(stage)];
+    return i < actions.size() ? &actions[i] : nullptr;
+  };
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (int stage = 0; stage < plan.num_stages; ++stage) {
+      while (const Action* action = next(stage)) {
+        const auto awaited = awaited_by(plan, *action);
+        if (awaited && !done.contains(*awaited)) break;
+        done.insert(*action);
+        ++num_done[static_cast<std::size_t>(stage)];
+        goes_on = true;
+      }
+    }
+  }
+  int stuck = 0;
+  while (stuck < plan.num_stages && next(stuck) == nullptr) ++stuck;
+  if (stuck == plan.num_stages) return "";
+  const auto awaited = [&](int stage) { return *awaited_by(plan, *next(stage)); };
+  const auto partner = [&](int stage) { return plan.stage_of(awaited(stage).chunk); };
+  std::string text;
+  for (const int stage : circle_from(stuck, partner)) {
+    text += concat(text.empty() ? concat("deadlock: stage ", stage) : ", which", " waits for ",
+                   describe(plan, awaited(stage)), " of stage ", partner(stage));
+  }
+  return text;
+}
 
-std::string what_is_wrong_with(const PipelinePlan& plan) {
+std::string what_is_wrong(const PipelinePlan& plan, Messages messages) {
   Places places;
   std::string fault = fault_in_counts(plan);
   if (fault.empty()) fault = fault_in_places(plan, places);
   if (fault.empty()) fault = fault_in_completeness(plan, places);
-  if (fault.empty()) fault = fault_in_needs(plan, places);
+  if (fault.empty()) fault = fault_in_needs(plan, places, messages);
   if (fault.empty()) fault = fault_in_sums(plan, places);
-  if (fault.empty()) fault = Rendezvous(plan).fault();
-  return fault;
+  if (!fault.empty()) return fault;
+  return messages == Messages::kAreThere ? Rendezvous(plan).fault() : fault_in_order(plan);
+}
+
+}  // namespace
+
+std::string what_is_wrong_with(const PipelinePlan& plan) {
+  return what_is_wrong(plan, Messages::kAreThere);
+}
+
+std::string what_is_wrong_with_order(const PipelinePlan& plan) {
+  return what_is_wrong(plan, Messages::kAreMissing);
+}
+
+std::optional<Action> awaited_by(const PipelinePlan& plan, const Action& computation) {
+  const auto [kind, chunk, microbatch] = computation;
+  if (kind == ActionKind::kWeightBackward) return {};
+  const bool is_forward = kind == ActionKind::kForward;
+  Action awaited = {ActionKind::kForward, is_forward ? chunk - 1 : chunk + 1, microbatch};
+  if (!is_in_model(plan, awaited)) return {};
+  if (is_forward) return awaited;
+  const auto& there = plan.stages[static_cast<std::size_t>(plan.stage_of(awaited.chunk))];
+  awaited.kind = ActionKind::kInputBackward;
+  const bool is_cut = std::find(there.begin(), there.end(), awaited) != there.end();
+  if (!is_cut) awaited.kind = ActionKind::kBackward;
+  return awaited;
 }
 
 void check_plan(const PipelinePlan& plan) {

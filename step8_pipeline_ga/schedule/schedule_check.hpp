@@ -14,6 +14,7 @@
 //     runs there runs with buffers, too, and with sends in the background.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
@@ -29,5 +30,16 @@ std::string what_is_wrong_with(const PipelinePlan& plan);
 
 // Throws CheckError with what_is_wrong_with(plan), if there is anything.
 void check_plan(const PipelinePlan& plan);
+
+// The same for a plan without messages. "" means that they can be added: the computations of all
+// stages have a common order in which each comes after what it needs. Otherwise, such as
+//   "stage 1: B0 comes before F0, which it needs"
+//   "deadlock: stage 0 waits for B0 of stage 1, which waits for F2 of stage 0"
+std::string what_is_wrong_with_order(const PipelinePlan& plan);
+
+// The computation of another stage whose result this one needs: the forward of the chunk before, or
+// the backward of the chunk after, its dgrad if the plan cuts it. None where the model begins and
+// ends, and for a wgrad.
+std::optional<Action> awaited_by(const PipelinePlan& plan, const Action& computation);
 
 }  // namespace ladder

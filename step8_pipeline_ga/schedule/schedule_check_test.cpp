@@ -182,5 +182,55 @@ TEST(ScheduleCheck, MessagesMatchByOrder) {
                     HasSubstr("receive activation 0.c3 from stage 0")));
 }
 
+// Computations alone, to which messages could be added.
+PipelinePlan without_messages(PipelinePlan plan) {
+  for (std::vector<Action>& actions : plan.stages) {
+    std::erase_if(actions, [](const Action& action) { return is_message(action.kind); });
+  }
+  return plan;
+}
+
+TEST(ScheduleCheck, AnOrderOfComputationsNeedsNoMessages) {
+  for (const Schedule schedule : {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble}) {
+    EXPECT_EQ(what_is_wrong_with_order(without_messages(plan_pipeline(schedule, 3, 5))), "");
+  }
+  const PipelinePlan ring = without_messages(plan_pipeline(Schedule::kInterleaved, 3, 6, 2)),
+                     plan = without_messages(plan_pipeline(Schedule::k1f1b, 3, 4));
+  EXPECT_EQ(what_is_wrong_with_order(ring), "");
+  const auto fault = [](PipelinePlan changed, const Change& change) {
+    change(changed);
+    return what_is_wrong_with_order(changed);
+  };
+  EXPECT_EQ(fault(plan, removed({kForward, 1, 2})), "stage 1: F2 is missing");
+  EXPECT_EQ(fault(plan, moved({kBackward, 1, 0}, {kForward, 1, 0})),
+            "stage 1: B0 comes before F0, which it needs");
+  EXPECT_EQ(fault(plan, swapped({kBackward, 1, 0}, {kBackward, 1, 1})),
+            "stage 1: B1 comes before B0: the chunk's gradients are summed out of order");
+  // Forwards may come in any order; but here stage 1 begins with F1, for which stage 0 asks too late.
+  const Change later = moved({kForward, 1, 0}, {kBackward, 1, 0});
+  EXPECT_EQ(fault(plan, moved({kForward, 0, 0}, {kForward, 0, 2})), "");
+  EXPECT_EQ(fault(plan, later), "");
+  EXPECT_EQ(fault(plan,
+                  [&](PipelinePlan& changed) {
+                    moved({kBackward, 0, 0}, {kForward, 0, 1})(changed);
+                    later(changed);
+                  }),
+            "deadlock: stage 0 waits for B0 of stage 1, which waits for F1 of stage 0");
+  EXPECT_EQ(fault(ring, moved({kForward, 3, 0}, {kForward, 0, 0})),
+            "deadlock: stage 0 waits for F0.c2 of stage 2, which waits for F0.c1 of stage 1, which "
+            "waits for F0 of stage 0");
+}
+
+TEST(ScheduleCheck, KnowsWhatAComputationAwaits) {
+  const PipelinePlan whole = plan_pipeline(Schedule::k1f1b, 3, 4),
+                     cut = plan_pipeline(Schedule::kZeroBubble, 3, 4);
+  EXPECT_EQ(awaited_by(whole, {kForward, 0, 2}), std::nullopt);
+  EXPECT_EQ(awaited_by(whole, {kForward, 2, 2}), (Action{kForward, 1, 2}));
+  EXPECT_EQ(awaited_by(whole, {kBackward, 2, 2}), std::nullopt);
+  EXPECT_EQ(awaited_by(whole, {kBackward, 1, 2}), (Action{kBackward, 2, 2}));
+  EXPECT_EQ(awaited_by(cut, {kInputBackward, 0, 2}), (Action{kInputBackward, 1, 2}));
+  EXPECT_EQ(awaited_by(cut, {kWeightBackward, 0, 2}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace ladder
