@@ -110,7 +110,7 @@ def compile_all(out, zig=None):
             for old in KEPT.glob(f"{name}-*.wasm.js"):
                 old.unlink()
             KEPT.mkdir(parents=True, exist_ok=True)
-            write(kept, f'(window.LadderWasm ??= {{}}).{name} = "{bytes_of}";\n')
+            write(kept, f'Ladder.wasm.{name} = "{bytes_of}";\n')
         out.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(kept, out / f"{name}.wasm.js")
     return names()
