@@ -1,0 +1,50 @@
+"""The lessons' measured time lines: how each run is started, and its trace."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.checkout import ROOT, keep
+from launcher.machine import made_with
+from launcher.processes import call
+
+RANKS, STEPS = 2, 6
+COMMENT = re.compile(r"<!-- time line: (?P<options>.*?)(?: beside (?P<beside>\S+))? -->")
+
+
+class TimeLine(NamedTuple):
+    folder: str  # of the lesson, which draws it
+    options: list[str]
+    beside: str | None  # the folder of a lesson that it is compared with: one axis for both
+
+    @property
+    def name(self) -> str:
+        return Path(self.folder).name
+
+    def command(self) -> list[str]:
+        run = f"./ladder train {self.name} --ranks {RANKS} --steps {STEPS}".split()
+        return [*run, *self.options]
+
+    def file(self, folder: Path) -> Path:
+        """Its trace, among those that are kept in a folder."""
+        return folder / f"{self.name}.json"
+
+    def trace(self, folder: Path) -> int:
+        """Runs unless the trace is there already. Returns the exit code."""
+        file = self.file(folder)
+        if file.exists():
+            return 0
+        folder.mkdir(parents=True, exist_ok=True)
+        keep(file.with_suffix(".run.json"), made_with(self.command()))
+        out = ["--quiet", "--out", folder / f"{self.name}.run", "--trace", file]
+        return call([*self.command(), *out], cwd=ROOT)
+
+
+def read_time_lines() -> dict[str, TimeLine]:
+    """By the folder of the lesson, whose page says in a comment how its run is started."""
+    found = {}
+    for page in sorted([*ROOT.glob("step*/README.md"), *ROOT.glob("step*/*/README.md")]):
+        for comment in COMMENT.finditer(page.read_text()):
+            folder = str(page.parent.relative_to(ROOT))
+            found[folder] = TimeLine(folder, comment["options"].split(), comment["beside"])
+    return found
