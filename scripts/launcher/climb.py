@@ -20,10 +20,11 @@ from launcher.build import (
     prepare_release,
     setup_lock,
 )
-from launcher.checkout import ROOT, chosen_kind, shown
+from launcher.checkout import ROOT, chosen_kind, keep, shown
 from launcher.console import Parser, count_from, say, usage_error
 from launcher.exercise import count_own_lines, own_steps, with_own_answers
 from launcher.launch import launch
+from launcher.machine import made_with
 from launcher.processes import call, script
 from launcher.rungs import is_corpus, read_rungs
 from launcher.steps import trainer_in
@@ -57,6 +58,7 @@ def run(words):
     with setup_lock():
         builder = build(this)  # it keeps the lock
     this.out = make_folder(this.out)
+    keep(this.out / "run.json", made_with(["./ladder", "run", *words]))
     corpus = ", the built-in corpus" if this.data == "corpus" else ""
     options = f", with {' '.join(this.options)}" if this.options else ""
     say(

@@ -17,6 +17,7 @@ from launcher import (
     doctor,
     exercise,
     first_hour,
+    machine,
     plan,
     predict,
     report,
@@ -29,7 +30,7 @@ from launcher.console import Failure, Parser, fail, nearest, option_of, say, usa
 from launcher.launch import launch, launch_script, split_ranks
 from launcher.libtorch import need_environment, python
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
-from launcher.processes import become, output_of, script
+from launcher.processes import become, script
 from launcher.steps import resolve_step, step_names, take_step, trainer_in
 from launcher.trainer_options import check_are_of, help_of
 
@@ -134,7 +135,7 @@ def show_version(_: list[str]) -> int:
     version = re.search(
         r"^project\(ladder VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE
     )[1]
-    commit = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
+    commit = machine.commit()
     print(f"Ladder {version}{f', commit {commit}' if commit else ''}")
     return 0
 

@@ -69,6 +69,10 @@ window.Ladder = window.Ladder || {};
     takeStep(number) {
       const [, begin, end] = this.data.steps.find(([each]) => each === number) || this.data.steps[0];
       Object.assign(this, { number, origin: begin, stepLength: end - begin });
+      this.tops.forEach((of, rank) => {  // the most that is held in the step
+        const sums = this.data.memory[rank].filter(([time]) => begin <= time && time < end).map(([, ...bytes]) => bytes.reduce((a, b) => a + b, 0));
+        of.held = Math.max(0, ...sums);
+      });
       const ends = this.slices.reduce(([a, b], one) => [Math.min(a, one.begin), Math.max(b, one.end)], [begin, end]);
       this.range.limits = [Math.min(this.range.limits[0], ends[0] - begin), Math.max(this.range.limits[1], ends[1] - begin)];
     }
@@ -95,8 +99,8 @@ window.Ladder = window.Ladder || {};
         const wire = top + height + 6;
         for (let row = 0; row < wires; ++row) add(wire + row * (WIRE + GAP), WIRE, own.filter((one) => one.what === OPERATION && one.row === row));
         const memory = wire + wires * (WIRE + GAP) + 6;
-        this.tops.push({ head: y, top, wire, memory, held: Math.max(0, ...this.data.memory[rank].map(([, ...bytes]) => bytes.reduce((a, b) => a + b, 0))) });
-        y = memory + (this.tops[rank].held ? MEMORY + 8 : 0);
+        this.tops.push({ head: y, top, wire, memory, held: 0 });
+        y = memory + (this.data.memory[rank].length ? MEMORY + 8 : 0);
       }
       this.height = y + AXIS;
     }
@@ -128,6 +132,9 @@ window.Ladder = window.Ladder || {};
       for (const [send, recv] of this.messages) {
         if (Math.max(send.begin, recv.end) < from || Math.min(send.begin, recv.end) > to) continue;
         parts.push(`<path d="M${this.x(send.begin).toFixed(1)} ${send.y + WIRE / 2}L${this.x(recv.end).toFixed(1)} ${recv.y + WIRE / 2}" class="message${lit.has(send) ? " lit" : ""}" marker-end="url(#ladder-tip-${this.data.step})"/>`);
+      }
+      for (const [a, b] of [[this.left, this.x(this.origin)], [this.x(this.origin + this.stepLength), this.right]]) {  // other steps are paler
+        if (b > a) parts.push(`<rect x="${a.toFixed(1)}" y="0" width="${(b - a).toFixed(1)}" height="${this.height - AXIS}" class="outside"/>`);
       }
       this.svg.innerHTML = `<defs><marker id="ladder-tip-${this.data.step}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 1L9 5L0 9z" class="tip"/></marker>
         <clipPath id="ladder-clip-${this.data.step}"><rect x="${this.left}" y="0" width="${this.right - this.left}" height="${this.height}"/></clipPath></defs>
@@ -169,7 +176,7 @@ window.Ladder = window.Ladder || {};
       const seen = held ? rows.slice(rows.length && rows[rows.length - 1][0] <= from ? -1 : first, last < 0 ? undefined : last) : [];
       let below = seen.map(() => memory + MEMORY);
       this.data.categories.forEach(([name, color], category) => {
-        const above = seen.map((row, i) => below[i] - (row[1 + category] / most) * MEMORY);
+        const above = seen.map((row, i) => Math.max(below[i] - (row[1 + category] / most) * MEMORY, memory));
         if (above.some((y, i) => y !== below[i])) {
           const xs = [...seen.map(([time]) => this.x(time)), this.right].map((x) => Math.min(Math.max(x, this.left), this.right).toFixed(1));
           const forth = above.map((y, i) => `H${xs[i]}V${y.toFixed(1)}H${xs[i + 1]}`), back = below.map((y, i) => `V${y.toFixed(1)}H${xs[i]}`).reverse();

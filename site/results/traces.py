@@ -3,6 +3,7 @@
 The script has the trace's own numbers and no others; read_trace.py says what they mean."""
 
 import json
+import re
 from html import escape
 
 from draw_trace import CLASSES, MEMORY, NETWORK_ROWS, bounds, names_of, units_of
@@ -11,6 +12,7 @@ from read_trace import account, bubbles
 SPAN, WAIT, OPERATION = range(3)  # what a slice is
 KINDS = ["forward", "backward", "wgrad", "step", "other", "idle", "wire", "gradients"]
 WORDS = ["forward", "backward", "weight half of backward", "optimizer step", "other work", "waiting", "in flight", "gradients in flight"]  # fmt: skip
+NUMBER = re.compile(r"[–\d]")  # how the cells of a column of numbers begin
 
 
 class Interned(dict):
@@ -37,13 +39,14 @@ def nested(spans):
         around.append((span, kind))
 
 
-def labels_of(one, what, units):
-    """What is written on a slice, if it fits: long and short."""
-    if what == SPAN and "microbatch" in one.args:
+def labels_of(one, what, units, is_numbered):
+    """What is written on a slice, if it fits: long and short. Where there are several microbatches, their numbers."""
+    if what == SPAN and is_numbered and "microbatch" in one.args:
         return f"{one.name} {one.args['microbatch']}", str(one.args["microbatch"])
     if what == SPAN:
-        return one.name, one.name.removeprefix("block")
+        return one.name, "W" if one.name == "wgrad" else one.name.removeprefix("block")
     long, short = names_of(one, units)
+    long = long or one.args["kind"]
     return (f"wait for {long}", "wait") if what == WAIT else (long, short)
 
 
@@ -81,6 +84,7 @@ def memory_of(rank):
 def data_of(trace, number, length_us):
     """For Ladder.traces. `number` is the step that is shown first, on an axis of this length."""
     units, names, args, pairs = units_of(trace), Interned(), Interned(), Interned()
+    is_numbered = any(s.args.get("microbatch", 0) > 0 for rank in trace.ranks for s in rank.spans)
     slices = [
         [
             rank,
@@ -89,7 +93,7 @@ def data_of(trace, number, length_us):
             KINDS.index(kind),
             nanoseconds(one.begin),
             nanoseconds(one.end) - nanoseconds(one.begin),
-            names.number((one.name, *labels_of(one, what, units))),
+            names.number((one.name, *labels_of(one, what, units, is_numbered))),
             args.number(json.dumps(one.args)),
             -1 if what == SPAN else pairs.number(operation_key(one.args)),
         ]
@@ -122,10 +126,13 @@ def script_of(name, data):
 
 def table(caption, head, rows):
     """HTML without an empty line, so that Markdown takes it as one block. The first cells name the rows."""
-    cells = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    kinds = ["" if all(NUMBER.match(cell) for cell in column) else ' class="word"' for column in zip(*rows)]  # fmt: skip
+    cells = "".join(f'<th scope="col"{kind}>{escape(cell)}</th>' for cell, kind in zip(head, kinds))
     body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>\n'
-        for first, *rest in rows
+        f'<tr><th scope="row">{escape(row[0])}</th>'
+        + "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row[1:], kinds[1:]))
+        + "</tr>\n"
+        for row in rows
     )
     return (
         '<div class="ladder-scroll" tabindex="0" role="region" aria-label="Table">\n'

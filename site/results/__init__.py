@@ -1,0 +1,1 @@
+"""Real results for the site."""
