@@ -4,12 +4,12 @@
 (function () {
   for (const root of document.querySelectorAll(".ladder-replay")) {
     const text = document.getElementById(root.dataset.text), idle = Number(root.dataset.idle);
-    root.innerHTML = `<pre class="ladder-screen" aria-hidden="true"></pre><div class="controls"><button type="button">Play</button>
+    root.innerHTML = `<pre class="ladder-screen" aria-hidden="true" tabindex="-1"></pre><div class="controls"><button type="button">Play</button>
       <label class="place">Second <input type="range" min="0" step="0.1" aria-label="Place in the recording"></label>
       <label>Speed <select>${[1, 2, 4].map((n) => `<option value="${n}">${n}×</option>`).join("")}</select></label><span class="clock"></span></div>`;
     const [screen, button, slider, speed, clock] = ["pre", "button", "input", "select", ".clock"].map((name) => root.querySelector(name));
     screen.append(...[...text.querySelectorAll("[data-at]")].map((part) => part.cloneNode(true)));
-    let last = 0, end = 0;
+    let last = Number(screen.firstChild.dataset.at), end = 0;
     const parts = [...screen.children].map((part) => {  // [when, in the replay; the part]
       end += Math.min(Number(part.dataset.at) - last, idle);
       last = Number(part.dataset.at);

@@ -83,6 +83,7 @@ window.Ladder = window.Ladder || {};
       let y = 0;
       this.rows = [];
       this.tops = [];
+      this.waits = [...Array(this.data.ranks).keys()].map((rank) => this.slices.filter((one) => one.rank === rank && one.what === WAIT).sort((a, b) => a.begin - b.begin));
       for (let rank = 0; rank < this.data.ranks; ++rank) {
         const own = this.slices.filter((one) => one.rank === rank), wires = 1 + Math.max(-1, ...own.filter((one) => one.what === OPERATION).map((one) => one.row));
         const add = (top, tall, slices) => {
@@ -95,7 +96,7 @@ window.Ladder = window.Ladder || {};
           add(below, tall, own.filter((one) => one.what === SPAN && Math.min(one.row, deepest - 1) === depth));
           below += tall + 1;
         });
-        add(top, height - 1, own.filter((one) => one.what === WAIT));
+        add(top, height - 1, [...this.waits[rank]]);
         const wire = top + height + 6;
         for (let row = 0; row < wires; ++row) add(wire + row * (WIRE + GAP), WIRE, own.filter((one) => one.what === OPERATION && one.row === row));
         const memory = wire + wires * (WIRE + GAP) + 6;
@@ -165,9 +166,18 @@ window.Ladder = window.Ladder || {};
       const begin = this.x(one.begin), x = Math.max(begin, this.left - 4), end = Math.min(this.x(one.end), this.right + 4), wide = Math.max(end - x, 0.8);
       parts.push(`<rect x="${x.toFixed(1)}" y="${one.y}" width="${wide.toFixed(1)}" height="${one.tall}" class="slice ${one.kind}${isLit ? " lit" : ""}${i === this.chosen ? " chosen" : ""}" data-slice="${i}"/>`);
       this.boxes.push([x, one.y, wide, one.tall, i]);
-      const seen = [Math.max(x, this.left), Math.min(end, this.right)];
-      const words = one.tall > 10 && [one.long, one.short].find((each) => each.length * LETTER + 6 <= seen[1] - seen[0]);
-      if (words) text((seen[0] + seen[1]) / 2, one.y + Math.min(one.tall, 20) / 2 + 4, words, `on-${one.kind}`);
+      if (one.tall < 12 || wide < 10) return;
+      const [a, b] = this.widestGap(one, Math.max(x, this.left), Math.min(end, this.right));
+      const words = [one.long, one.short].find((each) => each.length * LETTER + 6 <= b - a);
+      if (words) text((a + b) / 2, one.y + Math.min(one.tall, 20) / 2 + 4, words, `on-${one.kind}`);
+    }
+
+    widestGap(one, from, to) {  // of a slice, the widest part that waits leave free
+      const waits = one.what === SPAN ? this.waits[one.rank].filter((wait) => wait.begin < one.end && wait.end > one.begin) : [];
+      const edges = [from, ...waits.flatMap((wait) => [this.x(wait.begin), this.x(wait.end)]), to].map((x) => Math.min(Math.max(x, from), to));
+      let best = [from, from];
+      for (let i = 0; i < edges.length; i += 2) if (edges[i + 1] - edges[i] > best[1] - best[0]) best = [edges[i], edges[i + 1]];
+      return best;
     }
 
     drawMemory(parts, rank, from, to) {
@@ -198,7 +208,7 @@ window.Ladder = window.Ladder || {};
       lines.push(`${{ [SPAN]: "", [WAIT]: "Waits ", [OPERATION]: "In flight " }[one.what]}${this.when(one)}.`);
       if (one.what === SPAN) {
         const said = Object.entries(args).map(([name, value]) => `${name} ${value}`);
-        const waits = this.slices.filter((other) => other.what === WAIT && other.rank === one.rank && other.begin >= one.begin && other.end <= one.end);
+        const waits = this.waits[one.rank].filter((other) => other.begin >= one.begin && other.end <= one.end);
         if (said.length) lines.push(`${said.join(", ")}.`);
         if (waits.length) lines.push(`In it, the rank waits ${ms(waits.reduce((sum, other) => sum + other.end - other.begin, 0))}, for ${waits.length} ${waits.length > 1 ? "operations" : "operation"}.`);
         return { title, lines };

@@ -152,7 +152,7 @@ def percent(share):
 def tables_of(trace, number):
     """What each rank did in this step, and what it waited for."""
     accounts, idle = [account(rank, [number]) for rank in trace.ranks], bubbles(trace, [number])
-    head = ["rank", "step, ms", "computing, ms", "waiting, ms", "in flight, ms", "hidden", "sent"]
+    head = ["rank", "step, ms", "computing, ms", "waiting, ms", "in flight, ms", "hidden", "sent, bytes"]
     rows = [
         [
             f"rank {rank}",
@@ -161,7 +161,7 @@ def tables_of(trace, number):
             ms(own.waiting * own.step_us),
             ms(own.in_flight * own.step_us),
             percent(own.hidden),
-            f"{own.sent_bytes:,.0f} bytes",
+            f"{own.sent_bytes:,.0f}",
             *([percent(idle[rank])] if idle else []),
         ]
         for rank, own in enumerate(accounts)
