@@ -111,7 +111,7 @@ window.Ladder = window.Ladder || {};
 
     draw() {
       const width = this.svg.clientWidth || 700, isNarrow = width < 560;
-      [this.left, this.right] = [isNarrow ? 2 : 84, width - 4];
+      [this.left, this.right] = [isNarrow ? 4 : 88, width - 4];
       const parts = [], [from, to] = [this.origin + this.range.begin, this.origin + this.range.end];
       const text = (x, y, words, kind) => parts.push(`<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" class="${kind}">${escaped(words)}</text>`);
       this.svg.setAttribute("height", this.height);
@@ -120,9 +120,9 @@ window.Ladder = window.Ladder || {};
       const lit = this.lit();
       this.tops.forEach((of, rank) => {
         const most = `≤ ${(of.held / 1e6).toFixed(1)} MB`;
-        text(0, of.head + 16, `rank ${rank}`, "strong");
-        if (isNarrow) text(56, of.head + 16, `computing; in flight${of.held ? `; memory ${most}` : ""}`, "small");
-        else [[of.top + 14, "computing"], [of.wire + 12, "in flight"], ...(of.held ? [[of.memory + 14, "memory"], [of.memory + 29, most]] : [])].forEach(([y, words]) => text(0, y, words, "small"));
+        text(4, of.head + 16, `rank ${rank}`, "strong");
+        if (isNarrow) text(60, of.head + 16, `computing; in flight${of.held ? `; memory ${most}` : ""}`, "small");
+        else [[of.top + 14, "computing"], [of.wire + 12, "in flight"], ...(of.held ? [[of.memory + 14, "memory"], [of.memory + 29, most]] : [])].forEach(([y, words]) => text(4, y, words, "small"));
         this.drawMemory(parts, rank, from, to);
       });
       for (const what of [SPAN, WAIT, OPERATION]) {
@@ -205,18 +205,18 @@ window.Ladder = window.Ladder || {};
       const group = args.group === "world" ? `all ${this.data.ranks} ranks` : args.group;
       const partners = one.pair < 0 ? [] : this.pairs.get(one.pair).filter((other) => other !== one);
       const title = one.what === WAIT ? `rank ${one.rank} waits for ${args.kind}${args.label ? `: ${args.label}` : ""}` : `rank ${one.rank}: ${one.name}${one.long.startsWith(one.name) || one.name.endsWith(one.long) || one.what === SPAN ? "" : ` (${one.long})`}`;
-      lines.push(`${{ [SPAN]: "", [WAIT]: "Waits ", [OPERATION]: "In flight " }[one.what]}${this.when(one)}.`);
+      lines.push(`${{ [SPAN]: "", [WAIT]: "Waits for ", [OPERATION]: "In flight for " }[one.what]}${this.when(one)}.`);
       if (one.what === SPAN) {
         const said = Object.entries(args).map(([name, value]) => `${name} ${value}`);
         const waits = this.waits[one.rank].filter((other) => other.begin >= one.begin && other.end <= one.end);
         if (said.length) lines.push(`${said.join(", ")}.`);
-        if (waits.length) lines.push(`In it, the rank waits ${ms(waits.reduce((sum, other) => sum + other.end - other.begin, 0))}, for ${waits.length} ${waits.length > 1 ? "operations" : "operation"}.`);
+        if (waits.length) lines.push(`In it, the rank waits for ${ms(waits.reduce((sum, other) => sum + other.end - other.begin, 0))}, in ${waits.length} ${waits.length > 1 ? "waits" : "wait"}.`);
         return { title, lines };
       }
       lines.push("from" in args ? `A message of ${count(args.bytes)} bytes from rank ${args.from} to rank ${args.to}, tag ${args.tag}.` : `${args.kind} of ${count(args.bytes)} bytes among ${group}; this rank sends ${count(args.sent_bytes)} bytes.`);
-      for (const other of partners.filter((each) => each.what === OPERATION)) lines.push(`On rank ${other.rank}, ${other.args.kind} is in flight ${this.when(other)}.`);
+      for (const other of partners.filter((each) => each.what === OPERATION)) lines.push(`On rank ${other.rank}, ${other.args.kind} is in flight for ${this.when(other)}.`);
       const waits = partners.filter((each) => each.what === WAIT);
-      for (const other of waits) lines.push(`Rank ${other.rank} waits for it ${this.when(other)}.`);
+      for (const other of waits) lines.push(`Rank ${other.rank} waits for it for ${this.when(other)}.`);
       if (one.what === OPERATION && !waits.length) lines.push("No rank waits for it.");
       return { title, lines };
     }
@@ -255,8 +255,8 @@ window.Ladder = window.Ladder || {};
       if (i < 0) return;
       const one = this.slices[i], { title } = this.describe(i);
       this.tip.textContent = `${title}, ${ms(one.end - one.begin)}${"bytes" in one.args ? `, ${count(one.args.bytes)} bytes` : ""}`;
-      this.tip.style.left = `${Math.min(Math.max(x + 12, 0), this.svg.clientWidth - this.tip.offsetWidth)}px`;
-      this.tip.style.top = `${this.svg.offsetTop + y + 18}px`;
+      const below = this.svg.getBoundingClientRect().top - this.figure.getBoundingClientRect().top + y + 18;
+      Object.assign(this.tip.style, { left: `${Math.max(0, Math.min(x + 12, this.svg.clientWidth - this.tip.offsetWidth))}px`, top: `${below}px` });
     }
 
     listen() {
