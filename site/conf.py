@@ -5,7 +5,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+WORK = Path(os.environ["LADDER_SITE_WORK"])  # where ./ladder docs has put what it has made
 sys.path[:0] = [str(HERE / "extensions"), str(HERE), str(HERE.parent / "scripts")]
+
+from pages import tracked  # noqa: E402
+from results.pages import page_of_figure  # noqa: E402
 
 project = "Ladder"
 html_title = "Ladder"
@@ -35,7 +39,7 @@ suppress_warnings = [
 ]
 
 html_theme = "furo"
-html_static_path = [str(HERE / "static")]
+html_static_path = [str(HERE / "static"), str(WORK / "static")]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_use_index = False
@@ -44,5 +48,8 @@ html_favicon = str(HERE / "static/ladder.svg")
 html_theme_options = {"light_logo": "ladder.svg", "dark_logo": "ladder.svg"}
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 
+ladder_figures = str(WORK / "static/figures")
+ladder_views = {figure: page_of_figure(figure) for figure in tracked("*/time_line.svg")}
+ladder_views = {figure: page for figure, page in ladder_views.items() if (WORK / f"pages/{page}.md").exists()}
 ladder_root = str(HERE.parent)
 ladder_site_url = os.environ.get("LADDER_SITE_URL", "")  # only preview cards need it

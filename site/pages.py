@@ -45,14 +45,14 @@ def page_of(docname):
     return re.sub(r"(^|/)index$", r"\1README", docname) + ".md"
 
 
-def toctree(caption, pages, entries=()):
-    lines = [*map(docname_of, pages), *entries]
+def toctree(caption, pages):
+    lines = map(docname_of, pages)
     return "\n".join(
         ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *lines, "```", ""]
     )
 
 
-def contents(results):
+def contents(results, reference):
     course = read_course()
     path, beside = ([one.page for one in course if one.is_on_path is on] for on in (True, False))
     listed = {*BEGIN, *path, *beside, *REFERENCE, "README.md"}
@@ -62,17 +62,17 @@ def contents(results):
             toctree("Begin", BEGIN),
             toctree("The course", path),
             toctree("Beside the path", beside),
-            toctree("Results", [], results) if results else "",
-            toctree("Reference", [*REFERENCE, *rest]),
+            toctree("Results", results),
+            toctree("Reference", [*REFERENCE, *rest, *reference]),
         ]
     )
 
 
-def stage(folder, results=()):
-    """Copies pages and pictures into an empty folder. `results`: names of pages that are there besides."""
+def stage(folder, results=(), reference=()):
+    """Copies pages and pictures into a folder, which has other pages besides: these."""
     for name in tracked("*.md", "*.svg"):
         to = folder / re.sub(r"(^|/)README\.md$", r"\1index.md", name)
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, to)
     with (folder / "index.md").open("a") as index:
-        index.write(contents(results))
+        index.write(contents(results, reference))

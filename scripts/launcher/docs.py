@@ -5,15 +5,17 @@ import shutil
 import sys
 from pathlib import Path
 
-from launcher.build import setup_lock
-from launcher.checkout import ROOT
+from launcher.build import need_release, setup_lock
+from launcher.checkout import ROOT, chosen_kind
 from launcher.console import Parser, say, usage_error
 from launcher.libtorch import need_environment
 from launcher.logs import Log
+from launcher.steps import step_names
 
 ABOUT = """\
 Builds the course as a static site: lessons in their order, reference pages, search, the source files that lessons link, and
 Doxygen's reference. Nothing is loaded from elsewhere, so that it can be opened as a file or copied to any web server."""
+TRACES = ROOT / "build/site-traces"
 MADE_HERE = ".buildinfo"  # Sphinx's, in every folder that it has written
 REFERENCE = """\
 # C++ reference
@@ -35,6 +37,11 @@ def parse(words: list[str]):
         help="default: build/site",
     )
     parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="first make the results that it shows, where there are none: ./ladder run, and a trace for each measured time line",
+    )
+    parser.add_argument(
         "--no-reference",
         action="store_true",
         help="without Doxygen's reference, which takes longest",
@@ -54,26 +61,25 @@ def run(words: list[str]) -> int:
         python = need_environment("docs") / "bin/python"
     work = ROOT / "build/site-work"
     shutil.rmtree(work, ignore_errors=True)
-    pages, new = work / "pages", work / "new"
-    pages.mkdir(parents=True)
+    pages, static, new = work / "pages", work / "static", work / "new"
+    for folder in (pages, static):
+        folder.mkdir(parents=True)
+    if arguments.measure:
+        measure()
     sys.path.append(str(ROOT / "site"))
-    import pages as site
+    from figures import compile as figures
+    from pages import stage
+    from results import pages as results
 
-    extra = []
+    figures.compile_all(static / "figures")
     if has_reference := not arguments.no_reference and can_make_reference():
         (pages / "reference.md").write_text(REFERENCE)
-        extra.append("reference")
-    site.stage(pages, extra)
+    shown = results.write(pages, static / "results", ROOT / "runs", TRACES)
+    stage(pages, shown, ["reference"] if has_reference else [])
     say("building the pages (log: .ladder/logs/site.log)")
-    options = [
-        "--builder",
-        "html",
-        "--conf-dir",
-        ROOT / "site",
-        "--fail-on-warning",
-        "--keep-going",
-    ]
-    Log("site").run([python, "-m", "sphinx", *options, "--doctree-dir", work / "trees", pages, new])
+    options = ["--builder", "html", "--conf-dir", ROOT / "site", "--quiet", "--fail-on-warning", "--keep-going"]
+    sphinx = [python, "-m", "sphinx", *options, "--doctree-dir", work / "trees", pages, new]
+    Log("site").run(sphinx, env={**os.environ, "LADDER_SITE_WORK": str(work)})
     if has_reference:
         make_reference(new / "reference")
     (new / ".nojekyll").touch()  # or a host may leave out folders whose names begin with _
@@ -83,6 +89,16 @@ def run(words: list[str]) -> int:
     shutil.rmtree(work)
     say(f"ready: open {os.path.relpath(out)}/index.html in a browser")
     return 0
+
+
+def measure() -> None:
+    """What is there is not made again."""
+    if not any((ROOT / "runs").glob("ladder-*/table.md")):
+        say("results: ./ladder run (log: .ladder/logs/site-run.log)")
+        Log("site-run").run([ROOT / "ladder", "run"])
+    need_release(chosen_kind(), *step_names())
+    say("results: a run with a trace for each measured time line (log: .ladder/logs/site-traces.log)")
+    Log("site-traces").run([ROOT / "scripts/draw_time_lines", "--keep", TRACES])
 
 
 def can_make_reference() -> bool:
