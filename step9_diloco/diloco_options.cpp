@@ -47,8 +47,4 @@ void DilocoOptions::finalize(TrainOptions& options) {
               length);
 }
 
-std::int64_t steps_per_round(const DilocoOptions& options) {
-  return options.sync_every / options.num_fragments;
-}
-
 }  // namespace ladder

@@ -24,6 +24,8 @@ struct DilocoOptions {
 };
 
 // The inner steps of a round, S: in each round one fragment is averaged.
-std::int64_t steps_per_round(const DilocoOptions& options);
+inline std::int64_t steps_per_round(const DilocoOptions& options) {
+  return options.sync_every / options.num_fragments;
+}
 
 }  // namespace ladder

@@ -7,10 +7,10 @@
 // "Online normalizer calculation for softmax", arXiv 1805.02867), on which flash attention rests.
 #pragma once
 
-#include <c10/macros/Macros.h>
-
 #include <cmath>
 #include <limits>
+
+#include "common/core/host_device.hpp"
 
 namespace ladder {
 
@@ -21,12 +21,12 @@ struct SoftmaxSum {
   float sum;  // Σ exp(number − max)
 
   // The sum before the first number. Its maximum is finite because -inf − -inf is NaN.
-  C10_HOST_DEVICE static SoftmaxSum of_nothing() {
+  LADDER_HOST_DEVICE static SoftmaxSum of_nothing() {
     return {std::numeric_limits<float>::lowest(), 0.0F};
   }
 
   template <int count>
-  C10_HOST_DEVICE void add(const float (&numbers)[count]) {
+  LADDER_HOST_DEVICE void add(const float (&numbers)[count]) {
     float new_max = max;
     for (const float number : numbers) new_max = std::fmax(new_max, number);
     sum *= std::exp(max - new_max);
@@ -34,20 +34,20 @@ struct SoftmaxSum {
     max = new_max;
   }
 
-  C10_HOST_DEVICE void merge(const SoftmaxSum& other) {
+  LADDER_HOST_DEVICE void merge(const SoftmaxSum& other) {
     const float new_max = std::fmax(max, other.max);
     sum = sum * std::exp(max - new_max) + other.sum * std::exp(other.max - new_max);
     max = new_max;
   }
 
   // -log softmax of the target's logit.
-  C10_HOST_DEVICE float loss(float logit_of_target) const {
+  LADDER_HOST_DEVICE float loss(float logit_of_target) const {
     return (max - logit_of_target) + std::log(sum);
   }
 
   // The gradient of `upstream` times the loss with respect to a logit:
   // upstream · (softmax − 1) for the target's, upstream · softmax for every other.
-  C10_HOST_DEVICE float gradient(float logit, bool is_target, float upstream) const {
+  LADDER_HOST_DEVICE float gradient(float logit, bool is_target, float upstream) const {
     return std::exp(logit - max) * (upstream / sum) - (is_target ? upstream : 0.0F);
   }
 };

@@ -13,7 +13,7 @@ from pathlib import Path
 from docutils import nodes
 
 MARK = re.compile(r"<!-- live: (\w+) -->\s*$")
-SCRIPTS = ("wasm.js", "{name}.wasm.js", "{name}.js")
+SCRIPTS = ("wasm.js", "settings.js", "{name}.wasm.js", "{name}.js")
 
 
 def has_figure(app, name):
