@@ -3,10 +3,10 @@
 
     site/figures/compile.py OUT [--zig PATH]
 
-For each site/figures/NAME.cpp, OUT/NAME.wasm.js holds its bytes. The compiler is the zig of
-scripts/requirements-figures.txt, in .ladder/venv-figures. Without it, it says so, writes nothing,
-and the pages show still figures. What has been compiled is kept in .ladder/figures, and used until
-a source, a header or the compiler changes.
+OUT gets all that a page loads: NAME.wasm.js, the bytes of NAME.cpp, then NAME.js, wasm.js and
+figures.css. The compiler is the zig of scripts/requirements-figures.txt, in .ladder/venv-figures.
+Without it, this says so, writes nothing, and the pages show still figures. What has been compiled is
+kept in .ladder/figures, and used until a source, a header or the compiler changes.
 """
 
 import argparse
@@ -30,7 +30,11 @@ from launcher.libtorch import need_environment  # noqa: E402
 HERE, KEPT = ROOT / "site/figures", ROOT / ".ladder/figures"
 FLAGS = "-target wasm32-wasi -mexec-model=reactor -std=c++20 -Oz -s -fexceptions".split()
 JSON_HEADERS = next(
-    (path for path in map(Path, ("/usr/include", "/usr/local/include")) if (path / "nlohmann").is_dir()),
+    (
+        path
+        for path in map(Path, ("/usr/include", "/usr/local/include"))
+        if (path / "nlohmann").is_dir()
+    ),
     None,
 )
 
@@ -54,7 +58,10 @@ def find_zig():
 def sources(name):
     """The figure's own source, and those of the repository that its `sources:` lines name."""
     own = HERE / f"{name}.cpp"
-    return [own, *(ROOT / path for path in re.findall(r"^// sources: (\S+)$", own.read_text(), re.M))]
+    return [
+        own,
+        *(ROOT / path for path in re.findall(r"^// sources: (\S+)$", own.read_text(), re.M)),
+    ]
 
 
 def inputs(files):
@@ -71,7 +78,7 @@ def inputs(files):
     return sorted(found)
 
 
-def hash_of(name, zig):
+def hash_of(name):
     state = hashlib.sha256(repr([FLAGS, JSON_HEADERS]).encode())
     version = ROOT / "scripts/requirements-figures.txt"
     for file in [Path(__file__), version, *inputs(sources(name))]:
@@ -87,7 +94,11 @@ def compile_figure(name, zig):
         wasm = Path(folder) / f"{name}.wasm"
         done = subprocess.run(
             [*zig, "c++", *FLAGS, f"-I{ROOT}", "-isystem", folder, *sources(name), "-o", wasm],
-            env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(KEPT / "zig"), "ZIG_LOCAL_CACHE_DIR": folder},
+            env={
+                **os.environ,
+                "ZIG_GLOBAL_CACHE_DIR": str(KEPT / "zig"),
+                "ZIG_LOCAL_CACHE_DIR": folder,
+            },
             capture_output=True,
             text=True,
         )
@@ -97,13 +108,15 @@ def compile_figure(name, zig):
 
 
 def compile_all(out, zig=None):
-    """Writes OUT/NAME.wasm.js of each figure. Returns the names of those that are live: all or
-    none."""
+    """Returns the names of the figures that are live: all or none."""
     zig = [zig] if zig else find_zig()
     if not zig:
         return []
+    out.mkdir(parents=True, exist_ok=True)
+    for file in [*HERE.glob("*.js"), *HERE.glob("*.css")]:
+        shutil.copyfile(file, out / file.name)
     for name in names():
-        kept = KEPT / f"{name}-{hash_of(name, zig)}.wasm.js"
+        kept = KEPT / f"{name}-{hash_of(name)}.wasm.js"
         if not kept.is_file():
             say(f"compiling {name}.cpp to WebAssembly")
             bytes_of = base64.b64encode(compile_figure(name, zig)).decode()
@@ -111,13 +124,14 @@ def compile_all(out, zig=None):
                 old.unlink()
             KEPT.mkdir(parents=True, exist_ok=True)
             write(kept, f'Ladder.wasm.{name} = "{bytes_of}";\n')
-        out.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(kept, out / f"{name}.wasm.js")
     return names()
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Compiles the C++ of the live figures to WebAssembly.")
+    parser = argparse.ArgumentParser(
+        description="Compiles the C++ of the live figures to WebAssembly."
+    )
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--zig", metavar="PATH", help="this zig instead of .ladder/venv-figures")
     arguments = parser.parse_args()

@@ -261,7 +261,7 @@ class Picture {
     const char* what = next.kind == ActionKind::kForward ? "output" : "gradient";
     const std::string ends = in_slots(at(source).end_s);
     return concat(
-        "Its next computation, ", name_in(plan_, next), ", needs the ", what, " of ",
+        "Its next computation, ", name_in(plan_, next), ", needs the ", what, " from ",
         name_in(plan_, at(source).action), " on stage ", source.stage, ", which ends at ", ends,
         costs_.link_s > 0 ? concat("; the message takes another ", in_slots(costs_.link_s), ".")
                           : ".");

@@ -7,7 +7,6 @@
   const SLIDERS = {
     stages: "Stages", microbatches: "Microbatches", chunks: "Chunks per stage", forward: "Forward", dgrad: "dgrad", wgrad: "wgrad", message: "Message",
   };
-  const COUNTS = { stages: 1, microbatches: 1, chunks: 1 };  // the other sliders are times
   const KINDS = { forward: "F", backward: "B", dgrad: "I", wgrad: "W" };  // and the names of their colors
   const HINT = "Click a gap to see why it is there. Drag a computation to another place in its stage’s order. With the keyboard: " +
     "arrow keys go from one to the next, and with Shift they move it.";
@@ -45,6 +44,7 @@
 
   function figure(root, ask) {
     let settings = {}, moves = [], level = "", answer, current = null, chosen = null, drag = null;
+    const { settings: defaults } = ask("");
 
     // ---- what is asked, and permalinks --------------------------------------------------------------------------------
 
@@ -170,6 +170,11 @@
       ];
     }
 
+    function beats_par() {
+      const { par: at_par, less } = LEVELS[level], par = ask(at_par);
+      return !less && (answer.slots < par.slots - 1e-9 || live_of(answer).some((live, stage) => live < live_of(par)[stage]));
+    }
+
     function show_level() {
       level_choice.value = level;
       controls.hidden = Boolean(level);
@@ -189,7 +194,7 @@
       if (part.why) return part.why;
       const needs = part.needs && answer.stages[part.needs[0]].ops[part.needs[1]];
       return `${part.name} on stage ${stage}: ${part.what} of microbatch ${part.microbatch}` +
-        (settings.chunks > 1 ? ` through the stage’s chunk ${letter(part)}` : "") +
+        (settings.chunks > 1 ? ` through chunk ${part.nth * settings.stages + stage} of ${settings.stages * settings.chunks}` : "") +
         `, from ${rounded(part.begin)} to ${rounded(part.end)}. ` +
         (needs ? `It needs ${needs.name} of stage ${part.needs[0]}, which ends at ${rounded(needs.end)}. ` : "") +
         `Live on the stage: ${part.live}.`;
@@ -303,20 +308,21 @@
     }
 
     function show_numbers() {
-      const live = live_of(answer), is_cut = settings.chunks > 1;
+      const live = live_of(answer), has_chunks = settings.chunks > 1;
       const strong = (value) => element("b", {}, value);
       sum.replaceChildren(
         element("span", {}, strong(rounded(answer.slots)), " slots"),
         element("span", {}, "bubble ", strong(percent(answer.bubble_per_ideal)), " of the ideal time, ", strong(percent(answer.bubble_per_total)), " of the total"),
-        element("span", {}, is_cut ? "live chunks " : "live microbatches ", strong(live.join(", ")),
-          is_cut ? ` (as ${live.map((each) => rounded(each / settings.chunks)).join(", ")} microbatches)` : ""));
+        element("span", {}, has_chunks ? "live chunks " : "live microbatches ", strong(live.join(", ")),
+          has_chunks ? ` (as ${live.map((each) => rounded(each / settings.chunks)).join(", ")} microbatches)` : ""));
       names.replaceChildren(element("div", { class: "head" }, ""), ...live.map((_, stage) => element("div", {}, element("span", {}, "stage "), String(stage))));
       most.replaceChildren(element("div", { class: "head" }, "live"), ...live.map((each) => element("div", {}, String(each))));
       const kinds = new Set(answer.stages.flatMap((stage) => stage.ops.map((op) => op.what)));
       legend.replaceChildren(
         ...[...kinds].map((kind) => element("li", {}, element("i", { style: `background: var(--${KINDS[kind]})` }), `${KINDS[kind]} ${kind}`)),
+        ...(has_chunks ? [element("li", {}, element("i", { style: "background: color-mix(in srgb, var(--F) 70%, white)" }), "lighter: the stage’s later chunks")] : []),
         element("li", {}, element("i", { style: "background: var(--idle)" }), "idle: the bubble"),
-        element("li", {}, element("i", { style: "background: var(--mark); opacity: .45" }), is_cut ? "live chunks" : "live microbatches"));
+        element("li", {}, element("i", { style: "background: var(--mark); opacity: .45" }), has_chunks ? "live chunks" : "live microbatches"));
     }
 
     function show_text() {
@@ -327,7 +333,7 @@
         element("tbody", {}, ...answer.stages.map((stage, i) => element("tr", {}, element("th", { scope: "row" }, String(i)),
           element("td", {}, String(stage.live)), element("td", {}, parts_of(stage).map(slots).join(", ")))))));
       text.textContent = answer.text;
-      const is_default = ["cut", "forward", "dgrad", "wgrad", "message"].every((name) => settings[name] === { cut: 0, message: 0 }[name] || settings[name] === 1 && name !== "cut" && name !== "message");
+      const is_default = ["cut", "forward", "dgrad", "wgrad", "message"].every((name) => settings[name] === defaults[name].value);
       command.hidden = !is_default || moves.length > 0;
       command.replaceChildren(element("code", {}, `./ladder train step8 --show-schedule --pipeline-schedule ${settings.schedule} ` +
         `--pipeline-stages ${settings.stages} --num-microbatches ${settings.microbatches}` +
@@ -341,7 +347,7 @@
         const { least, most: highest, step } = answer.settings[name];
         set(input, { min: least, max: highest, step });
         input.value = settings[name];
-        outputs[name].textContent = name in COUNTS ? settings[name] : counted(settings[name], "slot");
+        outputs[name].textContent = step < 1 ? counted(settings[name], "slot") : settings[name];
       }
       sliders.chunks.disabled = settings.schedule !== "interleaved" || settings.stages === 1;
       cut.checked = settings.cut === 1 || settings.schedule === "zero-bubble";
@@ -376,7 +382,7 @@
       show(found);
       keep();
       if (level && goals_of().every(([, is_met]) => is_met)) {
-        return say(`Par, in ${counted(moves.length, "move")}: ${in_words(found)}.`, "good");
+        return say(`${beats_par() ? "Better than the step’s own schedule" : "Par"}, in ${counted(moves.length, "move")}: ${in_words(found)}.`, "good");
       }
       const difference = found.slots - slots;
       say(`${name} moved. ${in_words(found)}.` + (Math.abs(difference) < 1e-9 ? "" :
@@ -394,7 +400,7 @@
       show_chain();
       if (drag?.has_moved) return;
       says.setAttribute("aria-live", "off");  // the cell's own label says it
-      say(words_for(cell.its_stage, cell.its_part));
+      say(words_for(cell.its_stage, cell.its_part) + (above.querySelector(".chain") && cell.its_part.why ? " The line traces what had to come first." : ""));
       setTimeout(() => says.setAttribute("aria-live", "polite"));
       const left = cell.its_part.begin * unit, right = cell.its_part.end * unit;
       if (left < scroll.scrollLeft) scroll.scrollLeft = left - 20;

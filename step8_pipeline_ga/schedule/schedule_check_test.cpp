@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <random>
 #include <utility>
 
 #include "common/testing/expect_throws.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder {
 namespace {
@@ -219,6 +221,30 @@ TEST(ScheduleCheck, AnOrderOfComputationsNeedsNoMessages) {
   EXPECT_EQ(fault(ring, moved({kForward, 3, 0}, {kForward, 0, 0})),
             "deadlock: stage 0 waits for F0.c2 of stage 2, which waits for F0.c1 of stage 1, which "
             "waits for F0 of stage 0");
+}
+
+// What passes can be simulated; a deadlock cannot.
+TEST(ScheduleCheck, JudgesShuffledOrders) {
+  std::mt19937 random(65);
+  int num_right = 0, num_stuck = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const Schedule schedule = i % 2 == 0 ? Schedule::kGpipe : Schedule::kZeroBubble;
+    PipelinePlan plan = without_messages(plan_pipeline(schedule, 3, 3));
+    for (std::vector<Action>& actions : plan.stages) {
+      const std::size_t last = actions.size() - 1;
+      std::swap(actions[random() % last], actions[random() % last]);
+    }
+    const std::string fault = what_is_wrong_with_order(plan);
+    if (fault.empty()) {
+      EXPECT_NO_THROW(simulate(plan, {}));
+      ++num_right;
+    }
+    if (!fault.starts_with("deadlock")) continue;
+    EXPECT_THROW(simulate(plan, {}), CheckError) << fault;
+    ++num_stuck;
+  }
+  EXPECT_GT(num_right, 50);
+  EXPECT_GT(num_stuck, 50);
 }
 
 TEST(ScheduleCheck, KnowsWhatAComputationAwaits) {
