@@ -129,7 +129,7 @@
       element("div", { class: "chart" }, names, scroll, most), legend, says, hint,
       element("div", { class: "bar" }, undo, again, copy),
       element("details", {}, element("summary", {}, "As a table"), table),
-      element("details", {}, element("summary", {}, "As the trainer prints it"), text, command));
+      element("details", {}, element("summary", {}, "As the trainer draws it"), text, command));
 
     function begin(name) {
       open(name ? `level=${name}` : new URLSearchParams({ ...settings }).toString());
@@ -326,7 +326,7 @@
     }
 
     function show_text() {
-      const slots = (part) => `${part.name ?? "idle"} ${rounded(part.begin)}–${rounded(part.end)}`;
+      const slots = (part) => `${part.name ?? "idle"}\u00a0${rounded(part.begin)}\u2060–\u2060${rounded(part.end)}`;  // not on two lines
       table.replaceChildren(element("table", {},
         element("caption", { class: "unseen" }, "What each stage does, from slot to slot"),
         element("thead", {}, element("tr", {}, ...["Stage", "Most live", "What it does, from slot to slot"].map((name) => element("th", { scope: "col" }, name)))),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -224,32 +225,28 @@ class Rendezvous {
 
 // Computes in the order of a plan without messages, until no stage can go on.
 std::string fault_in_order(const PipelinePlan& plan) {
-  std::vector<std::size_t> num_done(plan.stages.size(), 0);
+  std::vector<std::span<const Action>> left(plan.stages.begin(), plan.stages.end());
   std::set<Action> done;
-  const auto next = [&](int stage) -> const Action* {
-    const std::vector<Action>& actions = plan.stages[static_cast<std::size_t>(stage)];
-    const std::size_t i = num_done[static_cast<std::size_t>(stage)];
-    return i < actions.size() ? &actions[i] : nullptr;
-  };
   for (bool goes_on = true; goes_on;) {
     goes_on = false;
-    for (int stage = 0; stage < plan.num_stages; ++stage) {
-      while (const Action* action = next(stage)) {
-        const auto awaited = awaited_by(plan, *action);
+    for (std::span<const Action>& actions : left) {
+      for (; !actions.empty(); actions = actions.subspan(1)) {
+        const auto awaited = awaited_by(plan, actions.front());
         if (awaited && !done.contains(*awaited)) break;
-        done.insert(*action);
-        ++num_done[static_cast<std::size_t>(stage)];
+        done.insert(actions.front());
         goes_on = true;
       }
     }
   }
-  int stuck = 0;
-  while (stuck < plan.num_stages && next(stuck) == nullptr) ++stuck;
-  if (stuck == plan.num_stages) return "";
-  const auto awaited = [&](int stage) { return *awaited_by(plan, *next(stage)); };
+  const auto stuck =
+      std::find_if(left.begin(), left.end(), [](const auto& each) { return !each.empty(); });
+  if (stuck == left.end()) return "";
+  const auto awaited = [&](int stage) {
+    return *awaited_by(plan, left[static_cast<std::size_t>(stage)].front());
+  };
   const auto partner = [&](int stage) { return plan.stage_of(awaited(stage).chunk); };
   std::string text;
-  for (const int stage : circle_from(stuck, partner)) {
+  for (const int stage : circle_from(static_cast<int>(stuck - left.begin()), partner)) {
     text += concat(text.empty() ? concat("deadlock: stage ", stage) : ", which", " waits for ",
                    describe(plan, awaited(stage)), " of stage ", partner(stage));
   }
@@ -286,8 +283,9 @@ std::optional<Action> awaited_by(const PipelinePlan& plan, const Action& computa
   if (is_forward) return awaited;
   const auto& there = plan.stages[static_cast<std::size_t>(plan.stage_of(awaited.chunk))];
   awaited.kind = ActionKind::kInputBackward;
-  const bool is_cut = std::find(there.begin(), there.end(), awaited) != there.end();
-  if (!is_cut) awaited.kind = ActionKind::kBackward;
+  if (std::find(there.begin(), there.end(), awaited) == there.end()) {
+    awaited.kind = ActionKind::kBackward;
+  }
   return awaited;
 }
 

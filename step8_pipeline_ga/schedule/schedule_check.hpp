@@ -31,15 +31,12 @@ std::string what_is_wrong_with(const PipelinePlan& plan);
 // Throws CheckError with what_is_wrong_with(plan), if there is anything.
 void check_plan(const PipelinePlan& plan);
 
-// The same for a plan without messages. "" means that they can be added: the computations of all
-// stages have a common order in which each comes after what it needs. Otherwise, such as
-//   "stage 1: B0 comes before F0, which it needs"
+// The same for a plan without messages: "" if they can be added (what add_messages() does). Such as
 //   "deadlock: stage 0 waits for B0 of stage 1, which waits for F2 of stage 0"
 std::string what_is_wrong_with_order(const PipelinePlan& plan);
 
 // The computation of another stage whose result this one needs: the forward of the chunk before, or
-// the backward of the chunk after, its dgrad if the plan cuts it. None where the model begins and
-// ends, and for a wgrad.
+// the backward or dgrad of the chunk after. None at the model's ends, and for a wgrad.
 std::optional<Action> awaited_by(const PipelinePlan& plan, const Action& computation);
 
 }  // namespace ladder

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the live figures in headless Chromium: what they say must be what the trainers say.
 
-    scripts/check_figures_live [--seed N] [--keep FOLDER]
+    site/figures/check.py [--seed N] [--keep FOLDER]
 
 The pipeline schedule: for ten random settings, its text equals what `--show-schedule` prints;
 costs are compared with formulas. Moves by mouse and keyboard, legal and not, reasons of gaps,
@@ -23,12 +23,12 @@ import time
 from pathlib import Path
 from random import Random
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".ladder/venv-docs-test/bin/python"
 if PYTHON.exists() and not os.environ.get("LADDER_IN_VENV"):
     os.execve(PYTHON, [PYTHON, *sys.argv], {**os.environ, "LADDER_IN_VENV": "1"})
 
-sys.path.append(str(ROOT / "site/figures"))
+sys.path.insert(1, str(ROOT / "scripts"))
 from axe_playwright_python.sync_playwright import Axe  # noqa: E402
 from compile import compile_all  # noqa: E402
 from launcher.checkout import BUILD  # noqa: E402
