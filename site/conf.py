@@ -50,6 +50,8 @@ pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-con
 
 ladder_figures = str(WORK / "static/figures")
 ladder_views = {figure: page_of_figure(figure) for figure in tracked("*/time_line.svg")}
-ladder_views = {figure: page for figure, page in ladder_views.items() if (WORK / f"pages/{page}.md").exists()}
+ladder_views = {
+    figure: page for figure, page in ladder_views.items() if (WORK / f"pages/{page}.md").exists()
+}
 ladder_root = str(HERE.parent)
 ladder_site_url = os.environ.get("LADDER_SITE_URL", "")  # only preview cards need it

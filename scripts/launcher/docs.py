@@ -77,7 +77,15 @@ def run(words: list[str]) -> int:
     shown = results.write(pages, static / "results", ROOT / "runs", TRACES)
     stage(pages, shown, ["reference"] if has_reference else [])
     say("building the pages (log: .ladder/logs/site.log)")
-    options = ["--builder", "html", "--conf-dir", ROOT / "site", "--quiet", "--fail-on-warning", "--keep-going"]
+    options = [
+        "--builder",
+        "html",
+        "--conf-dir",
+        ROOT / "site",
+        "--quiet",
+        "--fail-on-warning",
+        "--keep-going",
+    ]
     sphinx = [python, "-m", "sphinx", *options, "--doctree-dir", work / "trees", pages, new]
     Log("site").run(sphinx, env={**os.environ, "LADDER_SITE_WORK": str(work)})
     if has_reference:
@@ -97,7 +105,9 @@ def measure() -> None:
         say("results: ./ladder run (log: .ladder/logs/site-run.log)")
         Log("site-run").run([ROOT / "ladder", "run"])
     need_release(chosen_kind(), *step_names())
-    say("results: a run with a trace for each measured time line (log: .ladder/logs/site-traces.log)")
+    say(
+        "results: a run with a trace for each measured time line (log: .ladder/logs/site-traces.log)"
+    )
     Log("site-traces").run([ROOT / "scripts/draw_time_lines", "--keep", TRACES])
 
 

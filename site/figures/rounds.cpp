@@ -51,9 +51,8 @@ std::string answer(const std::string& text) {
       arrives = now + average;
     }
     if (!action.finishes) continue;
-    flights.push_back({{"fragment", fragment_of_round(options, rounds)},
-                       {"begin", left},
-                       {"end", arrives}});
+    flights.push_back(
+        {{"fragment", fragment_of_round(options, rounds)}, {"begin", left}, {"end", arrives}});
     if (arrives > now) waits.push_back({now, arrives});
     waited += std::max(0.0, arrives - now);
     now = std::max(now, arrives);

@@ -1,15 +1,16 @@
 // What simple figures share: a box with sliders for the settings of their C++, a permalink, and a line that says what is wrong.
 //
-//   const { box, show } = Ladder.box(root, { ask, title, sliders: {delay: "Delay"}, draw });
+//   const { content, begin } = Ladder.box(root, { ask, title, draw, sliders: {delay: "Delay"},
+//     choices: {way: {words: "Way", values: {ring: "around a ring"}}}, texts: {numbers: {words: "Numbers", value: "1 2"}} });
 //
 // draw(answer) is called with each new answer; what it returns is said to screen readers. Settings that the C++ refuses are
 // said to be wrong, and what was shown stays.
-Ladder.box = (root, { ask, title, sliders, texts = {}, draw }) => {
+Ladder.box = (root, { ask, title, sliders = {}, choices = {}, texts = {}, draw }) => {
   const { element, set } = Ladder;
   const inputs = {}, outputs = {}, id = (name) => `${root.id}-${name}`;
   const says = element("p", { class: "says", role: "status" });
-  const values = () => Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value.trim().replace(/[\s_;]+/g, "_")]));
-  const query = () => new URLSearchParams(values()).toString().replaceAll("%2C", ",");
+  const values = () => Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, name in texts ? input.value.trim().replace(/[\s_;]+/g, "_") : input.value]));
+  const query = () => new URLSearchParams(values()).toString();
 
   function say(words, kind = "") {
     says.className = `says ${kind}`;
@@ -40,6 +41,11 @@ Ladder.box = (root, { ask, title, sliders, texts = {}, draw }) => {
     outputs[name] = element("output", { for: id(name) });
     return element("label", { for: id(name) }, words, outputs[name], inputs[name]);
   });
+  const selects = Object.entries(choices).map(([name, { words, values: known }]) => {
+    inputs[name] = element("select", { id: id(name), onchange: changed },
+      ...Object.entries(known).map(([value, text]) => element("option", { value }, text)));
+    return element("label", { for: id(name) }, `${words} `, inputs[name]);
+  });
   const fields = Object.entries(texts).map(([name, { words, value }]) => {
     inputs[name] = element("input", { type: "text", id: id(name), value, oninput: changed });
     return element("label", { class: "field", for: id(name) }, words, inputs[name]);
@@ -57,18 +63,21 @@ Ladder.box = (root, { ask, title, sliders, texts = {}, draw }) => {
   }
   const content = element("div", {});
   const box = element("div", { class: "figure-box", role: "group", "aria-label": title },
-    ...fields, element("div", { class: "sliders" }, ...labels), content, says, element("div", { class: "bar" }, copy));
+    ...fields, element("div", { class: "bar" }, ...selects), element("div", { class: "sliders" }, ...labels), content, says, element("div", { class: "bar" }, copy));
   const open = () => {
     const asked = Ladder.query_for(root);
     if (asked === null) return;
-    for (const [name, value] of new URLSearchParams(asked)) if (name in texts) inputs[name].value = value.replaceAll("_", " ");
+    for (const [name, value] of new URLSearchParams(asked)) {
+      if (name in texts) inputs[name].value = value.replaceAll("_", " ");
+      if (name in choices && value in choices[name].values) inputs[name].value = value;
+    }
     show(asked);
   };
   return {
     content,
     begin() {
-      show("");
       root.replaceChildren(box);
+      show("");
       open();
       window.addEventListener("hashchange", open);
     },

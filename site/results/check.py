@@ -97,12 +97,20 @@ def check_slices(site):
         trace = json.loads((site.folder / f"_static/results/{name}.trace.json").read_text())
         events = [each for each in trace["traceEvents"] if each["ph"] == "X"]
         events = [each for each in events if each["cat"] != "arrival" and each["name"] != "step"]
-        wanted = Counter((each["pid"] - 1, each["name"], json.dumps(each["args"])) for each in events)
+        wanted = Counter(
+            (each["pid"] - 1, each["name"], json.dumps(each["args"])) for each in events
+        )
         page = site.time_line(name)
-        found = page.evaluate(f"{VIEWER}.slices.map((one) => [one.rank, one.name, one.args, one.begin, one.end])")
+        found = page.evaluate(
+            f"{VIEWER}.slices.map((one) => [one.rank, one.name, one.args, one.begin, one.end])"
+        )
         counted = Counter((rank, title, json.dumps(args)) for rank, title, args, *_ in found)
         expect(counted == wanted, f"{name}: other slices than in the trace: {list(((counted - wanted) + (wanted - counted)).items())[:3]}")  # fmt: skip
-        times = Counter((round(1000 * e["ts"]), round(1000 * e["dur"])) for e in events if "from" not in e["args"])
+        times = Counter(
+            (round(1000 * e["ts"]), round(1000 * e["dur"]))
+            for e in events
+            if "from" not in e["args"]
+        )
         shown = Counter((b, e - b) for *_, args, b, e in found if "from" not in args)
         expect(times.keys() == shown.keys(), f"{name}: other times than in the trace")
         ends = {kind: {e["id"] for e in trace["traceEvents"] if e["ph"] == kind} for kind in "sf"}
@@ -130,11 +138,16 @@ def click_slice(page, which):
 def check_names(site):
     """A click says what is sent, by whom, and who waits; the other ranks' slices are marked."""
     page = site.time_line("step4_bucketed_ddp")
-    said = click_slice(page, 'one.args.label === "bucket 6" && one.what === 2 && one.begin > viewer.origin')
+    said = click_slice(
+        page, 'one.args.label === "bucket 6" && one.what === 2 && one.begin > viewer.origin'
+    )
     for words in ("rank 0: all_reduce: bucket 6", "bytes among all 2 ranks; this rank sends ", "On rank 1, all_reduce is in flight for ", "Rank 1 waits for it for "):  # fmt: skip
         expect(words in said, f"a click says {said!r}, without {words!r}")
     expect(page.locator("figure >> nth=0 >> rect.lit").count() >= 4, "the pair is not marked")
-    expect("bucket 6" in page.locator(".ladder-tip").first.inner_text(), "nothing is said of what is pointed at")
+    expect(
+        "bucket 6" in page.locator(".ladder-tip").first.inner_text(),
+        "nothing is said of what is pointed at",
+    )
     page.context.close()
     page = site.time_line("step8_pipeline_ga")
     said = click_slice(page, "one.args.from === 0 && one.what === 2")
@@ -151,7 +164,10 @@ def check_moves(site):
         before = page.evaluate(RANGE)
         act()
         after = page.evaluate(RANGE)
-        return [(after[1] - after[0]) / (before[1] - before[0]), (after[0] - before[0]) / (before[1] - before[0])]
+        return [
+            (after[1] - after[0]) / (before[1] - before[0]),
+            (after[0] - before[0]) / (before[1] - before[0]),
+        ]
 
     line.focus()
     press = page.keyboard.press
@@ -170,13 +186,22 @@ def check_moves(site):
         page.mouse.up()
 
     expect(change(drag)[1] > 0.05, "dragging does not move")
-    expect(change(lambda: (page.mouse.wheel(0, -200), page.wait_for_timeout(100)))[0] < 0.9, "the wheel does not zoom")
+    expect(
+        change(lambda: (page.mouse.wheel(0, -200), page.wait_for_timeout(100)))[0] < 0.9,
+        "the wheel does not zoom",
+    )
     length, begin = page.evaluate(RANGE), page.evaluate(f"{VIEWER}.time({VIEWER}.left)")
-    expect(page.evaluate(f"Ladder.groups[0].viewers[1].time({VIEWER}.left)") == begin, "two axes differ")
+    expect(
+        page.evaluate(f"Ladder.groups[0].viewers[1].time({VIEWER}.left)") == begin,
+        "two axes differ",
+    )
     page.wait_for_timeout(400)
     page.reload()
     found = page.evaluate(RANGE)
-    expect(all(abs(a - b) < 1000 for a, b in zip(found, length)), f"the address has kept {found}, not {length}")
+    expect(
+        all(abs(a - b) < 1000 for a, b in zip(found, length)),
+        f"the address has kept {found}, not {length}",
+    )
     line.focus()
     press("0")
     expect(page.evaluate(RANGE) == home, "0 does not fit")
@@ -186,7 +211,10 @@ def check_moves(site):
     second = page.locator("figure output").first.inner_text()
     press("Shift+ArrowRight")
     third = page.locator("figure output").first.inner_text()
-    expect("rank 0" in first and len({first, second, third}) == 3, f"keys name {first!r}, {second!r}, {third!r}")
+    expect(
+        "rank 0" in first and len({first, second, third}) == 3,
+        f"keys name {first!r}, {second!r}, {third!r}",
+    )
     page.context.close()
 
 
@@ -227,7 +255,10 @@ def check_replay(site):
     expect(button.inner_text() == "Pause", "it does not play")
     page.wait_for_function("document.querySelector('.ladder-replay button').textContent === 'Play'")
     last = page.locator(seen).last.text_content()
-    expect(before < everything == page.locator(seen).count() and text.endswith(last), f"it ends with {last!r}")
+    expect(
+        before < everything == page.locator(seen).count() and text.endswith(last),
+        f"it ends with {last!r}",
+    )
     page.context.close()
 
 
@@ -243,7 +274,9 @@ def check_without_scripts(site):
 def check_table(site):
     """The page has the cells that were printed."""
     page, run = site.open("results/ladder.html"), last_run(site.runs)
-    found = page.evaluate("[...document.querySelectorAll('.ladder-table tr')].map((row) => [...row.cells].map((cell) => cell.textContent))")
+    found = page.evaluate(
+        "[...document.querySelectorAll('.ladder-table tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
     printed = read_table((run / "table.md").read_text()) if run else []
     wanted = [line for line in printed if set(line[0]) != {"-"}]
     expect(found == wanted, f"the table has {found[:2]}, not {wanted[:2]}")
@@ -252,7 +285,15 @@ def check_table(site):
     page.context.close()
 
 
-CHECKS = [check_slices, check_names, check_moves, check_looks, check_replay, check_without_scripts, check_table]
+CHECKS = [
+    check_slices,
+    check_names,
+    check_moves,
+    check_looks,
+    check_replay,
+    check_without_scripts,
+    check_table,
+]
 
 
 def check(browser, folder, runs=ROOT / "runs"):

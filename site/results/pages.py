@@ -87,7 +87,9 @@ def write_ladder(page, static, run):
     report = run / "report.html"
     parts = [head, "What this command trained, and compared:\n\n" if about else ""]
     parts += [f"```sh\n{about['command']}\n```\n\n"] if about else []
-    parts.append(f"{made(about)} [Results](../docs/results.md#the-ladders-table) says how to read it.")
+    parts.append(
+        f"{made(about)} [Results](../docs/results.md#the-ladders-table) says how to read it."
+    )
     if report.exists():
         shutil.copy(report, static / "report.html")
         parts.append(
@@ -99,7 +101,9 @@ def write_ladder(page, static, run):
     for line in lines:  # a new table begins with its head, again "rung"
         tables.append([]) if line[0] == "rung" else None
         tables[-1].append(line)
-    for caption, (titles, _, *rows) in zip(("What was learned", "What it cost"), tables, strict=True):
+    for caption, (titles, _, *rows) in zip(
+        ("What was learned", "What it cost"), tables, strict=True
+    ):
         parts.append(table(caption, titles, rows) + "\n")
     note = text.rpartition("|\n")[2].strip()
     page.write_text("".join([*parts, note, "\n"]))
@@ -155,7 +159,9 @@ def still(line, depth=2):
 def time_line_page(line, beside, about, trace, number):
     title, shown = title_of(line.folder), [line, *([beside] if beside else [])]
     compared = (
-        f"Below it, on the same axis, is [{title_of(beside.folder)}]({beside.name}.md).\n\n" if beside else ""
+        f"Below it, on the same axis, is [{title_of(beside.folder)}]({beside.name}.md).\n\n"
+        if beside
+        else ""
     )
     scripts = [*(f"{each.name}.js" for each in shown), "time_line.js"]
     return (
@@ -199,7 +205,9 @@ def read_cast(file):
 def judge_page(about, printed):
     spans, lines = "", "".join(text for _, text, _ in printed).count("\n")
     for seconds, text, color in printed:
-        kind = " ".join([*(["typed"] if text.startswith("$ ") else []), *([f"sgr-{color}"] if color else [])])
+        kind = " ".join(
+            [*(["typed"] if text.startswith("$ ") else []), *([f"sgr-{color}"] if color else [])]
+        )
         kind = f' class="{kind}"' if kind else ""
         spans += f'<span data-at="{seconds}"{kind}>{escape(text, quote=False)}</span>'
     when = time.strftime("%-d %B %Y", time.gmtime(about["timestamp"]))

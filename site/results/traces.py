@@ -103,7 +103,11 @@ def data_of(trace, number, length_us):
     return {
         "step": trace.about["step"],
         "ranks": len(trace.ranks),
-        "steps": [[n, *map(nanoseconds, bounds(trace, n))] for n in steps if all(rank.step(n) for rank in trace.ranks)],  # fmt: skip
+        "steps": [
+            [n, *map(nanoseconds, bounds(trace, n))]
+            for n in steps
+            if all(rank.step(n) for rank in trace.ranks)
+        ],  # fmt: skip
         "shown": number,
         "length": nanoseconds(length_us),
         "names": list(names),
@@ -152,7 +156,15 @@ def percent(share):
 def tables_of(trace, number):
     """What each rank did in this step, and what it waited for."""
     accounts, idle = [account(rank, [number]) for rank in trace.ranks], bubbles(trace, [number])
-    head = ["rank", "step, ms", "computing, ms", "waiting, ms", "in flight, ms", "hidden", "sent, bytes"]
+    head = [
+        "rank",
+        "step, ms",
+        "computing, ms",
+        "waiting, ms",
+        "in flight, ms",
+        "hidden",
+        "sent, bytes",
+    ]
     rows = [
         [
             f"rank {rank}",
