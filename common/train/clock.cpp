@@ -398,6 +398,24 @@ StepPlan step_plan_of(const Json& facts) try {
   throw CheckError(concat("facts of a step: ", json_problem(error.what())));
 }
 
+ComputeSpeed said_speed(const Json& facts, double tflops, double gbytes) try {
+  const Json& config = facts.at("config");
+  const double tokens =
+      config.at("micro-batch-size").get<double>() * config.at("context").get<double>();
+  const auto seconds = [&](const Json& flops) {
+    return flops.get<double>() * tokens / (tflops * 1e12);
+  };
+  ComputeSpeed speed = {.update_s = facts.at("update_bytes").get<double>() / (gbytes * 1e9),
+                        .norm_s = facts.at("norm_bytes").get<double>() / (gbytes * 1e9)};
+  for (const Json& layer : facts.at("layers")) {
+    speed.forward_s.push_back(seconds(layer.at("forward_flops")));
+    speed.backward_s.push_back(seconds(layer.at("backward_flops")));
+  }
+  return speed;
+} catch (const Json::exception& error) {
+  throw CheckError(concat("facts of a step: ", json_problem(error.what())));
+}
+
 Estimate estimate(const StepPlan& plan, const ComputeSpeed& speed, const Links& links,
                   std::vector<ClockSpan>* spans) {
   Meetings meetings;

@@ -65,6 +65,9 @@ struct ComputeSpeed {
   double sharing = 1;  // threads of all ranks per core of the machine, if there are more of them
 };
 
+// Of a rank that sustains so many 10^12 operations, and reads so many 10^9 bytes of memory, per second.
+ComputeSpeed said_speed(const Json& facts, double tflops, double gbytes);
+
 struct Estimate {
   double step_s = 0;
   double waiting_s = 0;  // of it: for links, for other ranks

@@ -1,7 +1,11 @@
-// The clock of ./ladder plan. Reads lines of JSON, each {"facts": …, "speed": …, "links": …}: what a
-// trainer's --dry-run N --json says, a ComputeSpeed by its members' names, and two links as [µs,
-// Gbit/s], to ranks of the same machine and to others; null is infinitely fast. Writes a line for
-// each: {"step_s": …, "waiting_s": …}, or {"error": …}.
+// The clock of ./ladder plan. Reads lines of JSON, and writes a line for each: an object with "error" if
+// it is wrong.
+//
+//   {"facts": …, "speed": …, "links": …}    {"step_s": …, "waiting_s": …}
+//   {"facts": …, "said": [TFLOPS, GBPS]}    the speed
+//
+// Facts are what a trainer's --dry-run N --json says; a speed is a ComputeSpeed by its members' names;
+// links, to ranks of the same machine and to others, are [µs, Gbit/s], or null: infinitely fast.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,6 +29,14 @@ ladder::ComputeSpeed speed_of(const Json& json) {
           .sharing = json.at("sharing")};
 }
 
+Json to_json(const ladder::ComputeSpeed& speed) {
+  return {{"forward_s", speed.forward_s}, {"backward_s", speed.backward_s},
+          {"update_s", speed.update_s},   {"norm_s", speed.norm_s},
+          {"rest_s", speed.rest_s},       {"call_s", speed.call_s},
+          {"message_s", speed.message_s}, {"byte_s", speed.byte_s},
+          {"sharing", speed.sharing}};
+}
+
 ladder::Link link_of(const Json& json) {
   return json.is_null() ? ladder::Link{} : ladder::Link{json.at(0), json.at(1)};
 }
@@ -32,6 +44,9 @@ ladder::Link link_of(const Json& json) {
 Json answer(const std::string& line) {
   try {
     const Json request = ladder::parse_json(line, "a request");
+    if (request.contains("said"))
+      return to_json(
+          ladder::said_speed(request.at("facts"), request["said"].at(0), request["said"].at(1)));
     const ladder::Estimate found =
         ladder::estimate(ladder::step_plan_of(request.at("facts")), speed_of(request.at("speed")),
                          {link_of(request.at("links").at(0)), link_of(request.at("links").at(1))});

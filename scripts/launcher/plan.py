@@ -28,7 +28,7 @@ from launcher.console import (
     say,
     usage_error,
 )
-from launcher.plan_speed import MOST_LAYERS, measure, said_speed
+from launcher.plan_speed import MOST_LAYERS, measure
 from launcher.plan_steps import (
     Candidate,
     Refusal,
@@ -268,7 +268,7 @@ class Planner:
             here or (max(1, num_cores() // self.whole["config"]["threads"]) if link else ranks),
         )
         self.is_of_this_machine = not speed
-        self.speed = said_speed(*speed, self.whole) if speed else self.measured()
+        self.speed = self.clock.said_speed(self.whole, *speed) if speed else self.measured()
 
     def measured(self):
         say(

@@ -162,14 +162,3 @@ def measure(trainers, step, ranks, words, layers):
         [way[0], *[way[1]] * layers, way[-1]] for way in (speed.forward_s, speed.backward_s)
     )
     return speed._replace(forward_s=forward_s, backward_s=backward_s)
-
-
-def said_speed(tflops, gbytes, facts):
-    """Of a rank that sustains so many operations, and so many bytes of memory, per second."""
-    tokens = facts["config"]["micro-batch-size"] * facts["config"]["context"]
-    forward_s, backward_s = (
-        [layer[f"{way}_flops"] * tokens / (tflops * 1e12) for layer in facts["layers"]]
-        for way in ("forward", "backward")
-    )
-    update_s, norm_s = (facts[f"{what}_bytes"] / (gbytes * 1e9) for what in ("update", "norm"))
-    return Speed(forward_s, backward_s, update_s, norm_s, rest_s=0.0)

@@ -43,8 +43,16 @@ class Clock:
         """`facts`: what --dry-run N --json says; `links`: to ranks of the same machine, and to
         others."""
         request = {"facts": facts, "speed": speed._asdict(), "links": links}
+        return Estimate(**self.ask(request))
+
+    def said_speed(self, facts, tflops: float, gbytes: float) -> Speed:
+        """Of a rank that sustains so many 10^12 operations, and so many 10^9 bytes of memory, per
+        second."""
+        return Speed(**self.ask({"facts": facts, "said": [tflops, gbytes]}))
+
+    def ask(self, request):
         print(json.dumps(request), file=self.process.stdin, flush=True)
         answer = json.loads(self.process.stdout.readline())
         if "error" in answer:
             raise WrongPlan(answer["error"])
-        return Estimate(**answer)
+        return answer
