@@ -7,17 +7,21 @@ picture stays until a script has taken over, and where there is none.
 
 import posixpath
 import re
-from html import escape
 from pathlib import Path
 
 from docutils import nodes
 
+ITS_WASM = re.compile(r"^// wasm: (\w+)$", re.MULTILINE)  # in the script of a figure that has none of its own
 MARK = re.compile(r"<!-- live: (\w+) -->\s*$")
-SCRIPTS = ("wasm.js", "settings.js", "{name}.wasm.js", "{name}.js")
 
 
-def has_figure(app, name):
-    return Path(app.config.ladder_figures, f"{name}.wasm.js").is_file()
+def scripts_of(app, name):
+    """In the order in which they are loaded; none if the figure stays a picture."""
+    figures = Path(app.config.ladder_figures)
+    if not (figures / f"{name}.js").is_file():
+        return []
+    wasm = ITS_WASM.search((figures / f"{name}.js").read_text())
+    return ["wasm.js", "settings.js", f"{wasm[1] if wasm else name}.wasm.js", f"{name}.js"]
 
 
 def is_alone(image):
@@ -40,7 +44,7 @@ def wrap(app, doctree, docname):
             continue
         paragraph, name = image.parent, mark_before(image.parent)
         begin, end = '<div class="picture">', "</div>"
-        if name and has_figure(app, name):
+        if name and scripts_of(app, name):
             begin = f'<div class="live-figure" data-figure="{name}" id="figure-{name}">{begin}'
             end += "</div>"
             figures.append(name)
@@ -63,8 +67,8 @@ def page_of_picture(app, docname, image):
 def add_scripts(app, pagename, templatename, context, doctree):
     for name in app.ladder_live.get(pagename, []):
         app.add_css_file("figures/figures.css")
-        for script in SCRIPTS:
-            app.add_js_file(f"figures/{script.format(name=escape(name))}", loading_method="defer")
+        for script in scripts_of(app, name):
+            app.add_js_file(f"figures/{script}", loading_method="defer")
 
 
 def begin(app):

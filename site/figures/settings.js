@@ -41,9 +41,9 @@ Ladder.box = (root, { ask, title, sliders = {}, choices = {}, texts = {}, draw }
     outputs[name] = element("output", { for: id(name) });
     return element("label", { for: id(name) }, words, outputs[name], inputs[name]);
   });
-  const selects = Object.entries(choices).map(([name, { words, values: known }]) => {
+  const selects = Object.entries(choices).map(([name, { words, values: known, value: first }]) => {
     inputs[name] = element("select", { id: id(name), onchange: changed },
-      ...Object.entries(known).map(([value, text]) => element("option", { value }, text)));
+      ...Object.entries(known).map(([value, text]) => element("option", { value, selected: value === first }, text)));
     return element("label", { for: id(name) }, `${words} `, inputs[name]);
   });
   const fields = Object.entries(texts).map(([name, { words, value }]) => {

@@ -32,10 +32,10 @@ window.Ladder = {
   },
 
   // Starts the figure in each <div data-figure=NAME>, once its C++ has answered. Until then, and if it never does, the still
-  // that is in the div stays.
-  async start(name, figure) {
+  // that is in the div stays. `wasm`: whose C++ it runs, if that is another figure's.
+  async start(name, figure, wasm = name) {
     try {
-      const ask = await Ladder.load(name);
+      const ask = await Ladder.load(wasm);
       ask("");
       for (const root of document.querySelectorAll(`[data-figure="${name}"]`)) figure(root, ask);
     } catch (error) {
