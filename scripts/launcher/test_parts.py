@@ -218,6 +218,11 @@ def alone():
         check("scripts/check_usual_index")  # as on a fresh machine, with a real download
 
 
+def tests():
+    run_ctest("release", "-LE", "full")
+    check("scripts/record_judge", "--check")
+
+
 def exercises():
     for name in next_in_turn(exercise_names(), 1):
         exercise_like_a_learner(exercise.Exercise(name))

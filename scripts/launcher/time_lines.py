@@ -1,6 +1,7 @@
 """The lessons' measured time lines: how each run is started, and its trace."""
 
 import re
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,8 +37,9 @@ class TimeLine(NamedTuple):
             return 0
         folder.mkdir(parents=True, exist_ok=True)
         keep(file.with_suffix(".run.json"), made_with(self.command()))
-        out = ["--quiet", "--out", folder / f"{self.name}.run", "--trace", file]
-        return call([*self.command(), *out], cwd=ROOT)
+        with tempfile.TemporaryDirectory() as run:
+            out = ["--quiet", "--out", f"{run}/run", "--trace", file]
+            return call([*self.command(), *out], cwd=ROOT)
 
 
 def read_time_lines() -> dict[str, TimeLine]:

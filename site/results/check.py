@@ -3,12 +3,12 @@
 
     site/results/check.py SITE [RUNS]      SITE: what ./ladder docs has built; RUNS: where its run of the ladder is
 
-Prints a line for each check; exit code 1 if one fails. Needs playwright (scripts/requirements-site-test.txt), which drives a
-Chromium that is there: the one that CHROMIUM names, or /usr/bin/chromium.
+Prints what is wrong; exit code 1 if something is. scripts/check_site calls check() as well. Needs playwright
+(scripts/requirements-docs-test.txt), which drives the Chromium that is installed.
 """
 
 import json
-import os
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,7 +19,6 @@ from launcher.checkout import ROOT  # noqa: E402
 from launcher.tables import read_table  # noqa: E402
 from results.pages import CAST, last_run, read_cast  # noqa: E402
 
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 VIEWER = "Ladder.groups[0].viewers[0]"
 RANGE = "[Ladder.groups[0].range.begin, Ladder.groups[0].range.end]"
 # The contrast of each text with what is behind it: (ratio, words) of the worst.
@@ -310,8 +309,9 @@ def check(browser, folder, runs=ROOT / "runs"):
 def main(folder, runs=ROOT / "runs"):
     from playwright.sync_api import sync_playwright
 
+    program = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         faults = check(browser, folder, Path(runs))
         browser.close()
     print("\n".join(faults) or "results: all checks of the pages pass")

@@ -16,7 +16,7 @@ from draw_trace import bounds, draw, median_step
 from launcher.checkout import ROOT
 from launcher.tables import read_table
 from launcher.time_lines import read_time_lines
-from read_trace import ranks_of, read_trace
+from read_trace import account, ranks_of, read_trace
 from results.traces import data_of, script_of, table, tables_of
 
 HERE = Path(__file__).resolve().parent
@@ -129,7 +129,9 @@ def write_time_lines(folder, static, traces):
         page = time_line_page(line, beside, about, loaded[key], numbers[key])
         (folder / f"{line.name}.md").write_text(page)
     entries = "".join(
-        f"- [{title_of(key)}]({line.name}.md)\n" if key in kept else f"- {title_of(key)}\n"
+        f"- [{title_of(key)}]({line.name}.md): {share_of(loaded[key], numbers[key])}\n"
+        if key in kept
+        else f"- {title_of(key)}\n"
         for key, line in lines.items()
     )
     missing = "" if kept else "No trace was kept when this site was built: `scripts/draw_time_lines --keep FOLDER` makes them.\n\n"  # fmt: skip
@@ -144,6 +146,13 @@ def write_time_lines(folder, static, traces):
 def length_of(trace, number):
     begin, end = bounds(trace, number)
     return end - begin
+
+
+def share_of(trace, number):
+    own = account(trace.ranks[0], [number])
+    return (
+        f"{own.step_us / 1000:.0f} ms, of which rank 0 waits {own.waiting * own.step_us / 1000:.0f}"
+    )
 
 
 def title_of(folder):
