@@ -5,9 +5,11 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.checkout import ROOT, keep
+from launcher.checkout import CPU, ROOT, keep, read_kept
+from launcher.console import say
 from launcher.machine import made_with
 from launcher.processes import call
+from launcher.steps import trainer_in
 
 RANKS, STEPS = 2, 6
 COMMENT = re.compile(r"<!-- time line: (?P<options>.*?)(?: beside (?P<beside>\S+))? -->")
@@ -30,13 +32,20 @@ class TimeLine(NamedTuple):
         """Its trace, among those that are kept in a folder."""
         return folder / f"{self.name}.json"
 
+    def about(self, folder: Path) -> dict[str, str]:
+        """What its trace was made with; empty if that is not known."""
+        return read_kept(self.file(folder).with_suffix(".run.json"), {})
+
+    def is_built(self) -> bool:
+        return trainer_in(CPU.build, self.name).exists()
+
     def trace(self, folder: Path) -> int:
-        """Runs unless the trace is there already. Returns the exit code."""
-        file = self.file(folder)
-        if file.exists():
+        """Runs unless the trace of this command is there already. Returns the exit code."""
+        file, about = self.file(folder), made_with(self.command())
+        if file.exists() and self.about(folder).get("command") == about["command"]:
             return 0
-        folder.mkdir(parents=True, exist_ok=True)
-        keep(file.with_suffix(".run.json"), made_with(self.command()))
+        file.unlink(missing_ok=True)
+        keep(file.with_suffix(".run.json"), about)
         with tempfile.TemporaryDirectory() as run:
             out = ["--quiet", "--out", f"{run}/run", "--trace", file]
             return call([*self.command(), *out], cwd=ROOT)
@@ -50,3 +59,10 @@ def read_time_lines() -> dict[str, TimeLine]:
             folder = str(page.parent.relative_to(ROOT))
             found[folder] = TimeLine(folder, comment["options"].split(), comment["beside"])
     return found
+
+
+def keep_traces(folder: Path) -> None:
+    """Runs what is not there yet, of the trainers that are built."""
+    for line in read_time_lines().values():
+        if line.is_built() and line.trace(folder):
+            say(f"no trace of {line.name}: its run has failed")

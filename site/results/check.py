@@ -217,6 +217,38 @@ def check_moves(site):
     page.context.close()
 
 
+def check_touch(site):
+    """One finger moves, two zoom around what they hold, a tap names."""
+    page = site.time_line("step7_zero3", width=390, has_touch=True)
+    line = page.locator("figure svg").first
+    line.scroll_into_view_if_needed()
+    box = line.bounding_box()
+    y, hand = box["y"] + 60, page.context.new_cdp_session(page)
+
+    def touch(kind, *xs):
+        points = [{"x": x, "y": y, "id": i} for i, x in enumerate(xs)]
+        hand.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": points})
+
+    def swipe(*places):
+        touch("Start", *places[0])
+        for place in places[1:]:
+            touch("Move", *place)
+        touch("End")
+        return page.evaluate(RANGE)
+
+    begin, end = page.evaluate(RANGE)
+    moved = swipe([200], [180], [140], [100])
+    expect(
+        moved[0] > begin and abs(moved[1] - moved[0] - (end - begin)) < 1,
+        f"a finger moves to {moved}",
+    )
+    zoomed = swipe([150, 250], [130, 270], [100, 300])
+    expect(zoomed[1] - zoomed[0] < 0.7 * (end - begin), f"two fingers zoom to {zoomed}")
+    page.touchscreen.tap(box["x"] + 200, y)
+    expect("rank 0" in page.locator("figure output").first.inner_text(), "a tap names nothing")
+    page.context.close()
+
+
 def check_looks(site):
     """No page is wider than a phone; every text can be read, in the light and in the dark."""
     pages = ["ladder", "judge", *(f"time_lines/{name}" for name in ["index", *site.names()])]
@@ -288,6 +320,7 @@ CHECKS = [
     check_slices,
     check_names,
     check_moves,
+    check_touch,
     check_looks,
     check_replay,
     check_without_scripts,
@@ -298,6 +331,10 @@ CHECKS = [
 def check(browser, folder, runs=ROOT / "runs"):
     """Returns what is wrong, a line each."""
     site, faults = Site(browser, folder, runs), []
+    if not site.names():
+        return [
+            "results: no time line is there: scripts/draw_time_lines --keep build/traces, then ./ladder docs"
+        ]
     for one in CHECKS:
         try:
             one(site)

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 from draw_trace import bounds, draw, median_step
-from launcher.checkout import ROOT
+from launcher.checkout import ROOT, read_kept
 from launcher.tables import read_table
 from launcher.time_lines import read_time_lines
 from read_trace import account, ranks_of, read_trace
@@ -62,10 +62,6 @@ def made(about):
     return f"Measured on {about['date']} on {about['cpu']}{commit}."
 
 
-def read_about(file):
-    return json.loads(file.read_text()) if file.exists() else {}
-
-
 # ---- the ladder's table ------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +79,7 @@ def write_ladder(page, static, run):
             "three minutes on two cores; then `./ladder docs` shows its table here.\n"
         )
         return
-    about, text = read_about(run / "run.json"), (run / "table.md").read_text()
+    about, text = read_kept(run / "run.json", {}), (run / "table.md").read_text()
     report = run / "report.html"
     parts = [head, "What this command trained, and compared:\n\n" if about else ""]
     parts += [f"```sh\n{about['command']}\n```\n\n"] if about else []
@@ -125,7 +121,7 @@ def write_time_lines(folder, static, traces):
         (static / f"{line.name}.svg").write_text(draw(loaded[key], numbers[key], length))
         shutil.copy(line.file(traces), static / f"{line.name}.trace.json")
         beside = kept.get(line.beside)
-        about = read_about(line.file(traces).with_suffix(".run.json"))
+        about = line.about(traces)
         page = time_line_page(line, beside, about, loaded[key], numbers[key])
         (folder / f"{line.name}.md").write_text(page)
     entries = "".join(
