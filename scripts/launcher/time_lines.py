@@ -5,11 +5,9 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.checkout import CPU, ROOT, keep, read_kept
-from launcher.console import say
+from launcher.checkout import ROOT, keep, read_kept
 from launcher.machine import made_with
 from launcher.processes import call
-from launcher.steps import trainer_in
 
 RANKS, STEPS = 2, 6
 COMMENT = re.compile(r"<!-- time line: (?P<options>.*?)(?: beside (?P<beside>\S+))? -->")
@@ -36,9 +34,6 @@ class TimeLine(NamedTuple):
         """What its trace was made with; empty if that is not known."""
         return read_kept(self.file(folder).with_suffix(".run.json"), {})
 
-    def is_built(self) -> bool:
-        return trainer_in(CPU.build, self.name).exists()
-
     def trace(self, folder: Path) -> int:
         """Runs unless the trace of this command is there already. Returns the exit code."""
         file, about = self.file(folder), made_with(self.command())
@@ -59,10 +54,3 @@ def read_time_lines() -> dict[str, TimeLine]:
             folder = str(page.parent.relative_to(ROOT))
             found[folder] = TimeLine(folder, comment["options"].split(), comment["beside"])
     return found
-
-
-def keep_traces(folder: Path) -> None:
-    """Runs what is not there yet, of the trainers that are built."""
-    for line in read_time_lines().values():
-        if line.is_built() and line.trace(folder):
-            say(f"no trace of {line.name}: its run has failed")

@@ -332,9 +332,7 @@ def check(browser, folder, runs=ROOT / "runs"):
     """Returns what is wrong, a line each."""
     site, faults = Site(browser, folder, runs), []
     if not site.names():
-        return [
-            "results: no time line is there: scripts/draw_time_lines --keep build/traces, then ./ladder docs"
-        ]
+        return ["results: no time line is there: ./ladder docs --measure makes them"]
     for one in CHECKS:
         try:
             one(site)

@@ -75,8 +75,8 @@ def write_ladder(page, static, run):
     head = "# The table of a run\n\n"
     if run is None:
         page.write_text(
-            f"{head}Nothing was trained before this site was built. `./ladder run` trains all rungs, in about "
-            "three minutes on two cores; then `./ladder docs` shows its table here.\n"
+            f"{head}Nothing was trained before this site was built. `./ladder docs --measure` first trains all rungs, in about "
+            "three minutes on two cores, as `./ladder run` does.\n"
         )
         return
     about, text = read_kept(run / "run.json", {}), (run / "table.md").read_text()
@@ -130,7 +130,7 @@ def write_time_lines(folder, static, traces):
         else f"- {title_of(key)}\n"
         for key, line in lines.items()
     )
-    missing = "" if kept else "No trace was kept when this site was built: `scripts/draw_time_lines --keep FOLDER` makes them.\n\n"  # fmt: skip
+    missing = "" if kept else "No trace was kept when this site was built: `./ladder docs --measure` makes them.\n\n"  # fmt: skip
     tree = "\n".join(line.name for line in kept.values())
     tree = f"\n```{{toctree}}\n:hidden:\n\n{tree}\n```\n" if tree else ""
     (folder / "index.md").write_text(
