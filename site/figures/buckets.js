@@ -7,7 +7,7 @@ Ladder.start("buckets", (root, ask) => {
   const ROW = 26, HEAD = 22, GAP = 18, COMPUTING = 0;
   const SETTINGS = {
     bucket: { value: 0.5, least: 0.05, most: 5, step: 0.05 }, latency: { value: 50, least: 0, most: 500, step: 5 }, bandwidth: { value: 0.5, least: 0.1, most: 10, step: 0.1 },
-    ranks: { value: 2, least: 2, most: 64, step: 1 }, layers: { value: 4, least: 1, most: 12, step: 1 }, speed: { value: 0.2, least: 0.05, most: 2, step: 0.05 },
+    ranks: { value: 2, least: 2, most: 64, step: 1 }, layers: { value: 4, least: 1, most: 12, step: 1 }, speed: { value: 0.06, least: 0.02, most: 2, step: 0.02 },
   };
   const rounded = (value) => String(Number(value.toPrecision(3)));
 

@@ -27,26 +27,28 @@ from launcher.checkout import shown, write  # noqa: E402
 from launcher.console import fail, say  # noqa: E402
 from launcher.libtorch import need_environment  # noqa: E402
 
+# What option parsing needs to read a file of options, and zig leaves out of its C++ library where there are no files. No
+# figure names one, so what these sources ask of an operating system is an import that is never called.
+OF_FILES = ["fstream.cpp", "filesystem/path.cpp", "filesystem/filesystem_error.cpp"]
+WITH_FILES = "-std=c++23 -D_LIBCPP_HAS_FILESYSTEM=1 -D_LIBCPP_BUILDING_LIBRARY -Wno-macro-redefined -Wl,--import-symbols".split()
 HERE, KEPT = ROOT / "site/figures", ROOT / ".ladder/figures"
 FLAGS = "-target wasm32-wasi -mexec-model=reactor -std=c++20 -Oz -s -fexceptions".split()
-JSON_HEADERS = next(
-    (
-        path
-        for path in map(Path, ("/usr/include", "/usr/local/include"))
-        if (path / "nlohmann").is_dir()
-    ),
-    None,
-)
+LIBRARIES = {"nlohmann": "nlohmann-json3-dev", "CLI": "libcli11-dev"}  # of headers alone; Debian's packages
 
 
 def names():
     return sorted(path.stem for path in HERE.glob("*.cpp"))
 
 
+def headers_of(library):
+    found = (Path(folder) / library for folder in ("/usr/include", "/usr/local/include"))
+    return next((path for path in found if path.is_dir()), None)
+
+
 def find_zig():
     """The command that starts zig; none, and a line that says why, if it cannot be had."""
-    if not JSON_HEADERS:
-        say("the figures stay still: there is no nlohmann/json.hpp (Debian's nlohmann-json3-dev)")
+    if missing := [package for name, package in LIBRARIES.items() if not headers_of(name)]:
+        say(f"the figures stay still: headers are missing, Debian's {' '.join(missing)}")
         return None
     try:
         return [need_environment("figures") / "bin/python", "-m", "ziglang"]
@@ -56,12 +58,40 @@ def find_zig():
 
 
 def sources(name):
-    """The figure's own source, and those of the repository that its `sources:` lines name."""
+    """The figure's own source, and those of the repository that its `sources:` lines name; "theory"
+    means all that needs no tensor."""
     own = HERE / f"{name}.cpp"
-    return [
-        own,
-        *(ROOT / path for path in re.findall(r"^// sources: (\S+)$", own.read_text(), re.M)),
-    ]
+    named = re.findall(r"^// sources: (\S+)$", own.read_text(), re.M)
+    files = [own, *(ROOT / path for path in named if path != "theory")]
+    return files + theory_sources() if "theory" in named else files
+
+
+def theory_sources():
+    """What the CMakeLists call THEORY, and the cost cards."""
+    folders = [*ROOT.glob("common/*/CMakeLists.txt"), *ROOT.glob("step*/**/CMakeLists.txt")]
+    found = [ROOT / "common/model/without_torch.cpp"]
+    for folder, text in sorted((path.parent, path.read_text()) for path in folders):
+        listed = re.search(r"\bTHEORY ([^A-Z)]+)", text)
+        names = re.findall(r"[\w/]+", listed[1].replace(".cpp", "")) if listed else []
+        files = (folder / f"{name}.cpp" for name in [*names, "cost_card"])
+        found += [file for file in files if file.is_file() and is_planned(file)]
+    return found
+
+
+def is_planned(file):
+    return "elastic" not in file.parts  # its workers are step 9's, and need a lighthouse
+
+
+def list_theories(file):
+    """Writes cmake/theories.hpp's function, as CMake does."""
+    headers = sorted(filter(is_planned, ROOT.glob("step*/**/theory.hpp")))
+    spaces = [re.search(r"^namespace ladder::(\w+)", path.read_text(), re.M)[1] for path in headers]
+    includes = "".join(f'#include "{path.relative_to(ROOT)}"\n' for path in headers)
+    calls = "".join(f"{space}::theory(), " for space in spaces)
+    file.write_text(
+        f'#include "cmake/theories.hpp"\n{includes}'
+        f"std::vector<ladder::Theory> ladder::theories() {{ return {{{calls}}}; }}\n"
+    )
 
 
 def inputs(files):
@@ -79,21 +109,34 @@ def inputs(files):
 
 
 def hash_of(name):
-    state = hashlib.sha256(repr([FLAGS, JSON_HEADERS]).encode())
+    state = hashlib.sha256(repr([FLAGS, WITH_FILES, OF_FILES]).encode())
     version = ROOT / "scripts/requirements-figures.txt"
     for file in [Path(__file__), version, *inputs(sources(name))]:
         state.update(f"{file.name} {len(file.read_bytes())}\n".encode() + file.read_bytes())
     return state.hexdigest()[:16]
 
 
+def libcxx(zig):
+    """Where zig has the sources of its C++ library."""
+    done = subprocess.run([*zig, "env"], capture_output=True, text=True, check=True)
+    return Path(re.search(r'lib_dir"?\s*[=:]\s*"([^"]+)"', done.stdout)[1]).resolve() / "libcxx/src"
+
+
 def compile_figure(name, zig):
     """The bytes of the WebAssembly."""
     with tempfile.TemporaryDirectory(prefix="ladder-figure-") as folder:
-        # Of the system's headers those of the JSON library, and no others: zig brings its own.
-        (Path(folder) / "nlohmann").symlink_to(JSON_HEADERS / "nlohmann")
+        # Of the system's headers those of these libraries, and no others: zig brings its own.
+        for library in LIBRARIES:
+            (Path(folder) / library).symlink_to(headers_of(library))
+        files, flags = sources(name), list(FLAGS)
+        if files[1:] and files[-1] in theory_sources():
+            list_theories(Path(folder) / "theories.cpp")
+            library = libcxx(zig)
+            files += [Path(folder) / "theories.cpp", *(library / file for file in OF_FILES)]
+            flags += [*WITH_FILES, f"-I{library}"]
         wasm = Path(folder) / f"{name}.wasm"
         done = subprocess.run(
-            [*zig, "c++", *FLAGS, f"-I{ROOT}", "-isystem", folder, *sources(name), "-o", wasm],
+            [*zig, "c++", *flags, f"-I{ROOT}", "-isystem", folder, *files, "-o", wasm],
             env={
                 **os.environ,
                 "ZIG_GLOBAL_CACHE_DIR": str(KEPT / "zig"),

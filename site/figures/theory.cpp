@@ -1,6 +1,8 @@
 // What all trainers say of themselves, for the figures of memory and of buckets: their --dry-run, and the
 // planner's clock.
 //
+// sources: theory
+//
 // A request is the words of a trainer, and besides them one of
 //
 //   step5_zero1 --dry-run 4 --tries     how ./ladder plan tries the step: [{"name": …, "words": …}]
