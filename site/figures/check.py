@@ -58,6 +58,7 @@ class Figure:
 
     def __init__(self, context, folder, settings=""):
         self.page = context.new_page()
+        self.page.set_default_timeout(5000)
         self.complaints = []
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -106,12 +106,10 @@ std::vector<std::vector<ActionKind>> needs(const PipelinePlan& plan, const Actio
   }
 }
 
-enum class Messages { kAreThere, kAreMissing };
-
-std::string fault_in_needs(const PipelinePlan& plan, const Places& places, Messages messages) {
+std::string fault_in_needs(const PipelinePlan& plan, const Places& places, bool has_messages) {
   for (const auto& [action, place] : places) {
     for (const std::vector<ActionKind>& either : needs(plan, action)) {
-      if (messages == Messages::kAreMissing && is_message(either.front())) continue;
+      if (!has_messages && is_message(either.front())) continue;
       Action needed = action;
       for (const ActionKind kind : either) {
         needed.kind = kind;
@@ -253,25 +251,25 @@ std::string fault_in_order(const PipelinePlan& plan) {
   return text;
 }
 
-std::string what_is_wrong(const PipelinePlan& plan, Messages messages) {
+std::string what_is_wrong(const PipelinePlan& plan, bool has_messages) {
   Places places;
   std::string fault = fault_in_counts(plan);
   if (fault.empty()) fault = fault_in_places(plan, places);
   if (fault.empty()) fault = fault_in_completeness(plan, places);
-  if (fault.empty()) fault = fault_in_needs(plan, places, messages);
+  if (fault.empty()) fault = fault_in_needs(plan, places, has_messages);
   if (fault.empty()) fault = fault_in_sums(plan, places);
   if (!fault.empty()) return fault;
-  return messages == Messages::kAreThere ? Rendezvous(plan).fault() : fault_in_order(plan);
+  return has_messages ? Rendezvous(plan).fault() : fault_in_order(plan);
 }
 
 }  // namespace
 
 std::string what_is_wrong_with(const PipelinePlan& plan) {
-  return what_is_wrong(plan, Messages::kAreThere);
+  return what_is_wrong(plan, /*has_messages=*/true);
 }
 
 std::string what_is_wrong_with_order(const PipelinePlan& plan) {
-  return what_is_wrong(plan, Messages::kAreMissing);
+  return what_is_wrong(plan, /*has_messages=*/false);
 }
 
 std::optional<Action> awaited_by(const PipelinePlan& plan, const Action& computation) {
