@@ -186,18 +186,34 @@ def costs_are_those_of_the_formulas(figure, folder, random):
     for _ in range(3):
         p, m = random.randint(2, 6), random.randint(6, 12)
         forward, dgrad, wgrad, message = (random.randint(1, 12) / 4 for _ in range(4))
-        costs = f"forward={forward}&dgrad={dgrad}&wgrad={wgrad}"
-        figure.open(folder, f"schedule=gpipe&stages={p}&microbatches={m}&{costs}&message={message}")
-        wanted = (m + p - 1) * (forward + dgrad + wgrad) + 2 * (p - 1) * message
-        expect(
-            abs(figure.slots() - wanted) < 0.006 * wanted,
-            costs,
-            p,
-            m,
-            message,
-            figure.slots(),
-            wanted,
-        )
+        hidden = (
+            random.randint(1, round(4 * min(forward, dgrad))) / 4
+        )  # a wgrad that fits into gaps
+        for schedule, wgrad, message, wanted in (
+            (
+                "gpipe",
+                wgrad,
+                message,
+                (m + p - 1) * (forward + dgrad + wgrad) + 2 * (p - 1) * message,
+            ),
+            (
+                "zero-bubble",
+                hidden,
+                0,
+                m * (forward + dgrad + hidden) + (p - 1) * (forward + dgrad - hidden),
+            ),
+        ):
+            costs = f"forward={forward}&dgrad={dgrad}&wgrad={wgrad}&message={message}"
+            figure.open(folder, f"schedule={schedule}&stages={p}&microbatches={m}&{costs}")
+            expect(
+                abs(figure.slots() - wanted) <= 0.0006 * wanted,
+                schedule,
+                p,
+                m,
+                costs,
+                figure.slots(),
+                wanted,
+            )
 
 
 def illegal_moves_are_refused_with_a_reason(figure, folder, random):

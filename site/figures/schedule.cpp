@@ -158,10 +158,14 @@ PipelineCosts costs_in(const Request& request) {
 
 constexpr double kRounding = 1e-9;  // thirds of a slot do not add up exactly
 
-std::string in_slots(double slots) {
+std::string rounded(double value, int num_digits) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.4g", slots);
+  std::snprintf(text, sizeof text, "%.*g", num_digits, value);
   return text;
+}
+
+std::string in_slots(double slots) {
+  return rounded(slots, 4);
 }
 
 std::string name_in(const PipelinePlan& plan, Action action) {
@@ -186,8 +190,8 @@ class Picture {
       stages.push_back({{"live", sum_.live[stage]}, {"ops", ops(stage)}, {"idle", idle(stage)}});
     }
     return {{"slots", sum_.total_s},
-            {"bubble_per_ideal", sum_.bubble_per_ideal},
-            {"bubble_per_total", sum_.bubble_per_total},
+            {"percent_of_ideal", rounded(100 * sum_.bubble_per_ideal, 3)},  // as draw_text() does
+            {"percent_of_total", rounded(100 * sum_.bubble_per_total, 3)},
             {"text", draw_text(timeline_, "slots")},
             {"stages", stages}};
   }

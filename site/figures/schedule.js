@@ -5,7 +5,8 @@
 
   const SCHEDULES = { gpipe: "GPipe", "1f1b": "1F1B", interleaved: "interleaved", "zero-bubble": "zero bubble" };
   const SLIDERS = {
-    stages: "Stages", microbatches: "Microbatches", chunks: "Chunks per stage", forward: "Forward", dgrad: "dgrad", wgrad: "wgrad", message: "Message",
+    stages: "Stages", microbatches: "Microbatches", chunks: "Chunks per stage",
+    forward: "Forward", dgrad: "dgrad", wgrad: "wgrad", message: "Message",
   };
   const KINDS = { forward: "F", backward: "B", dgrad: "I", wgrad: "W" };  // and the names of their colors
   const HINT = "Click a gap to see why it is there. Drag a computation to another place in its stage’s order. With the keyboard: " +
@@ -15,31 +16,33 @@
   const LEVELS = {
     "forget-sooner": {
       title: "1. Forget sooner", start: "schedule=gpipe&stages=2&microbatches=4", par: "schedule=1f1b&stages=2&microbatches=4",
-      task: "GPipe runs all forwards first, so each stage remembers all microbatches at once. Move backwards to the left, and get by " +
-        "with less memory in the same time.",
+      task: "GPipe runs all forwards first, so each stage remembers all microbatches at once. Begin each backward sooner, by moving it " +
+        "left: need less memory, and no more time. The last stage can begin first.",
     },
     "three-stages": {
       title: "2. Three stages", start: "schedule=gpipe&stages=3&microbatches=5", par: "schedule=1f1b&stages=3&microbatches=5",
-      task: "The same with three stages. A stage may remember as many microbatches as there are stages from it to the last one.",
+      task: "The same with three stages. How many forwards does each of them need before its first backward?",
     },
     "fill-the-gaps": {
       title: "3. Fill the gaps", start: "schedule=1f1b&cut=1&stages=3&microbatches=5",
       par: "schedule=zero-bubble&stages=3&microbatches=5",
-      task: "Each backward is cut in two, but every wgrad still follows its dgrad at once. No other stage waits for a wgrad. Put some " +
-        "off until there is nothing else to do.",
+      task: "Here each backward is cut in two, and each wgrad still follows its dgrad. But no other stage waits for a wgrad: put wgrads " +
+        "off until their stage would be idle.",
     },
     "hide-the-messages": {
       title: "4. Hide the messages", start: "schedule=1f1b&stages=3&microbatches=6&message=0.5",
       par: "schedule=gpipe&stages=3&microbatches=6&message=0.5", less: 1,
-      task: "A message takes half a slot, and stages of 1F1B wait for one after the other. Move forwards to the left: be as fast as " +
-        "GPipe, which has them all under way, with fewer live microbatches.",
+      task: "A message takes half a slot, and with 1F1B the stages wait for one after the other. Move forwards left, so that a stage has " +
+        "something to do meanwhile: match GPipe’s time with fewer live microbatches.",
     },
   };
 
   const ROW = 56, HEAD = 20, BOX = 34, STRIP = 12;  // pixels: a stage's row, the axis above, a box, the live microbatches below it
-  const rounded = (value) => String(Number(value.toPrecision(4)));
-  const percent = (value) => `${Number((100 * value).toPrecision(3))}%`;
+  // As printf rounds, in what C++ says.
+  const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, roundingMode: "halfEven", useGrouping: false });
+  const rounded = (value) => digits.format(value);
   const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
+  const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
   const parsed = (query) => Object.fromEntries(new URLSearchParams(query));
 
   function figure(root, ask) {
@@ -103,7 +106,8 @@
     });
     const controls = element("fieldset", {}, element("legend", { class: "unseen" }, "Settings of the schedule"),
       element("div", { class: "bar" }, schedules, element("label", {}, cut, " backwards cut in two")),
-      element("div", { class: "sliders" }, ...slider_labels.slice(0, 3)), element("div", { class: "sliders costs" }, ...slider_labels.slice(3)));
+      element("div", { class: "sliders" }, ...slider_labels.slice(0, 3)),
+      element("div", { class: "sliders costs" }, ...slider_labels.slice(3)));
 
     const level_choice = element("select", { id: id("level"), onchange: () => begin(level_choice.value) },
       element("option", { value: "" }, "Free play"),
@@ -266,7 +270,8 @@
       const step = [1, 2, 5, 10, 20, 50, 100].find((each) => each * unit >= 44), end = answer.slots;
       marks.replaceChildren();
       for (let at = 0; (end - at) * unit > 84; at += step) {
-        marks.append(line_at(at, "tick"), element("svg:text", { x: at * unit + (at ? 0 : 1), y: HEAD - 7, "text-anchor": at ? "middle" : "start" }, String(at)));
+        const place = at ? { x: at * unit, "text-anchor": "middle" } : { x: 1 };
+        marks.append(line_at(at, "tick"), element("svg:text", { y: HEAD - 7, ...place }, String(at)));
       }
       const goal = level ? ask(LEVELS[level].par).slots : ask(query([])).slots;
       above.replaceChildren(line_at(end, "end"),
@@ -293,8 +298,8 @@
         if (cell.its_part.before !== undefined) chain.push({ stage: cell.its_stage, begin: cell.its_part.end, end: cell.its_part.end });
       }
       const y = (stage) => HEAD + stage * ROW + BOX - 5;
-      const points = chain.flatMap(({ stage, begin, end }, i) => [
-        ...(i || !cell.its_part.name ? [`${begin * unit},${y(stage)}`] : []), ...(i && cell.its_part.name ? [] : [`${end * unit},${y(stage)}`])]);
+      let points = chain.flatMap(({ stage, begin, end }) => [`${begin * unit},${y(stage)}`, `${end * unit},${y(stage)}`]);
+      if (cell.its_part.name) points = points.slice(1, 3);  // from the end of one to the begin of the other
       if (points.length) above.append(element("svg:polyline", { class: "chain", points: points.join(" ") }));
     }
 
@@ -312,24 +317,28 @@
       const strong = (value) => element("b", {}, value);
       sum.replaceChildren(
         element("span", {}, strong(rounded(answer.slots)), " slots"),
-        element("span", {}, "bubble ", strong(percent(answer.bubble_per_ideal)), " of the ideal time, ", strong(percent(answer.bubble_per_total)), " of the total"),
+        element("span", {}, "bubble ", strong(`${answer.percent_of_ideal}%`), " of the ideal time, ",
+          strong(`${answer.percent_of_total}%`), " of the total"),
         element("span", {}, has_chunks ? "live chunks " : "live microbatches ", strong(live.join(", ")),
           has_chunks ? ` (as ${live.map((each) => rounded(each / settings.chunks)).join(", ")} microbatches)` : ""));
-      names.replaceChildren(element("div", { class: "head" }, ""), ...live.map((_, stage) => element("div", {}, element("span", {}, "stage "), String(stage))));
+      const name_of = (stage) => element("div", {}, element("span", {}, "stage "), String(stage));
+      names.replaceChildren(element("div", { class: "head" }), ...live.map((_, stage) => name_of(stage)));
       most.replaceChildren(element("div", { class: "head" }, "live"), ...live.map((each) => element("div", {}, String(each))));
       const kinds = new Set(answer.stages.flatMap((stage) => stage.ops.map((op) => op.what)));
+      const entry = (color, words) => element("li", {}, element("i", { style: `background: ${color}` }), words);
       legend.replaceChildren(
-        ...[...kinds].map((kind) => element("li", {}, element("i", { style: `background: var(--${KINDS[kind]})` }), `${KINDS[kind]} ${kind}`)),
-        ...(has_chunks ? [element("li", {}, element("i", { style: "background: color-mix(in srgb, var(--F) 70%, white)" }), "lighter: the stage’s later chunks")] : []),
-        element("li", {}, element("i", { style: "background: var(--idle)" }), "idle: the bubble"),
-        element("li", {}, element("i", { style: "background: var(--mark); opacity: .45" }), has_chunks ? "live chunks" : "live microbatches"));
+        ...[...kinds].map((kind) => entry(`var(--${KINDS[kind]})`, `${KINDS[kind]} ${kind}`)),
+        ...(has_chunks ? [entry("color-mix(in srgb, var(--F) 70%, white)", "lighter: the stage’s later chunks")] : []),
+        entry("var(--idle)", "idle: the bubble"),
+        entry("color-mix(in srgb, var(--mark) 45%, var(--paper))", has_chunks ? "live chunks" : "live microbatches"));
     }
 
     function show_text() {
       const slots = (part) => `${part.name ?? "idle"}\u00a0${rounded(part.begin)}\u2060–\u2060${rounded(part.end)}`;  // not on two lines
       table.replaceChildren(element("table", {},
         element("caption", { class: "unseen" }, "What each stage does, from slot to slot"),
-        element("thead", {}, element("tr", {}, ...["Stage", "Most live", "What it does, from slot to slot"].map((name) => element("th", { scope: "col" }, name)))),
+        element("thead", {}, element("tr", {},
+          ...["Stage", "Most live", "What it does, from slot to slot"].map((name) => element("th", { scope: "col" }, name)))),
         element("tbody", {}, ...answer.stages.map((stage, i) => element("tr", {}, element("th", { scope: "row" }, String(i)),
           element("td", {}, String(stage.live)), element("td", {}, parts_of(stage).map(slots).join(", ")))))));
       text.textContent = answer.text;
@@ -376,13 +385,14 @@
 
     function move(stage, from, to) {
       const name = answer.stages[stage].ops[from].name, found = ask(query(moves_with([stage, from, to])));
-      if (found.wrong) return say(`${name} cannot go there. ${found.wrong[0].toUpperCase()}${found.wrong.slice(1)}.`, "bad");
+      if (found.wrong) return say(`${name} cannot go there. ${sentence(found.wrong)}`, "bad");
       const slots = answer.slots;
       moves = moves_with([stage, from, to]);
       show(found);
       keep();
       if (level && goals_of().every(([, is_met]) => is_met)) {
-        return say(`${beats_par() ? "Better than the step’s own schedule" : "Par"}, in ${counted(moves.length, "move")}: ${in_words(found)}.`, "good");
+        const verdict = beats_par() ? "Better than the step’s own schedule" : "Par";
+        return say(`${verdict}, in ${counted(moves.length, "move")}: ${in_words(found)}.`, "good");
       }
       const difference = found.slots - slots;
       say(`${name} moved. ${in_words(found)}.` + (Math.abs(difference) < 1e-9 ? "" :
@@ -400,7 +410,8 @@
       show_chain();
       if (drag?.has_moved) return;
       says.setAttribute("aria-live", "off");  // the cell's own label says it
-      say(words_for(cell.its_stage, cell.its_part) + (above.querySelector(".chain") && cell.its_part.why ? " The line traces what had to come first." : ""));
+      const is_traced = cell.its_part.why && above.querySelector(".chain");
+      say(words_for(cell.its_stage, cell.its_part) + (is_traced ? " The line traces what had to come first." : ""));
       setTimeout(() => says.setAttribute("aria-live", "polite"));
       const left = cell.its_part.begin * unit, right = cell.its_part.end * unit;
       if (left < scroll.scrollLeft) scroll.scrollLeft = left - 20;
@@ -458,7 +469,8 @@
       if (to === drag.to && above.querySelector(".place")) return;
       drag.to = to;
       const found = to === drag.from ? answer : ask(query(moves_with([stage, drag.from, to])));
-      say(found.wrong ? `Not there. ${found.wrong[0].toUpperCase()}${found.wrong.slice(1)}.` : `${part.name} here: ${in_words(found)}.`, found.wrong ? "bad" : "");
+      if (found.wrong) say(`Not there. ${sentence(found.wrong)}`, "bad");
+      else say(`${part.name} here: ${in_words(found)}.`);
       const x = unit * (others[to]?.begin ?? others[to - 1].end), y = HEAD + stage * ROW;
       above.querySelector(".place")?.remove();
       above.append(element("svg:line", { class: `place ${found.wrong ? "cannot" : "can"}`, x1: x, x2: x, y1: y - 5, y2: y + BOX + 5 }));
