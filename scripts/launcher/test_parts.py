@@ -376,11 +376,19 @@ def reports():
 
 
 def site():
-    check("./ladder", "docs", "--no-reference", "--out", "build/site-test")
+    folder = "build/site-test"
+    check("./ladder", "docs", "--measure", "--no-reference", "--out", folder)
     with setup_lock():
-        need_environment("docs-test")
-    for words in (["--self-test"], []):
-        check("scripts/check_site", "build/site-test", *words)
+        python = need_environment("docs-test") / "bin/python"
+    check_each(
+        [
+            ["scripts/check_site", folder, "--self-test"],
+            ["scripts/check_site", folder],
+            [str(python), "site/results/check.py", folder],
+            ["site/figures/check.py"],
+            ["site/figures/check_numbers.py", folder],
+        ]
+    )
 
 
 def huggingface():
