@@ -48,7 +48,7 @@ AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"], "preload": False}
 
 
 def make_page(folder):
-    expect(compile_all(folder) == ["schedule"], "the figures cannot be compiled")
+    expect("schedule" in compile_all(folder), "the figures cannot be compiled")
     shutil.copy(ROOT / STILL, folder / "still.svg")
     (folder / "index.html").write_text(PAGE)
 
