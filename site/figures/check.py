@@ -434,6 +434,34 @@ def stills_stay(browser, folder):
         context.close()
 
 
+def fingers_drag_and_scroll(browser, folder):
+    phone = {"width": 360, "height": 740}
+    context = browser.new_context(viewport=phone, has_touch=True, is_mobile=True)
+    figure = Figure(context, folder, "schedule=gpipe&stages=2&microbatches=8")
+    fingers = context.new_cdp_session(figure.page)
+
+    def swipe(box, by, hold_ms):
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        for step in range(12):
+            point = {"x": x + by * step / 11, "y": y}
+            kind = "touchMove" if step else "touchStart"
+            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+            figure.page.wait_for_timeout(0 if step else hold_ms)
+        fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    begin, end = (figure.cell(1, name).bounding_box() for name in ("F7", "F6"))
+    swipe(begin, end["x"] - begin["x"] - 8, hold_ms=500)
+    expect(
+        figure.order(1)[6:8] == ["F7", "F6"],
+        "a finger drags nothing:",
+        figure.order(1),
+        figure.says(),
+    )
+    swipe(figure.gap(0).bounding_box(), -100, hold_ms=0)
+    figure.page.wait_for_function("document.querySelector('.scroll').scrollLeft > 50")
+    context.close()
+
+
 CHECKS = (
     numbers_are_those_of_the_trainer,
     the_dry_run_has_the_same_order,
@@ -447,6 +475,7 @@ CHECKS = (
     levels_can_be_won,
     it_fits_a_phone_and_can_be_read,
 )
+ON_THEIR_OWN = (stills_stay, fingers_drag_and_scroll)
 
 
 def screenshots(figure, folder):
@@ -497,17 +526,18 @@ def main():
                 failed.append(f"FAILED: {check.__name__}: {error}")
             if arguments.keep:
                 print(f"{time.monotonic() - began:5.1f} s  {check.__name__}")
-        try:
-            stills_stay(browser, folder)
-        except AssertionError as error:
-            failed.append(f"FAILED: stills_stay: {error}")
+        for check in ON_THEIR_OWN:
+            try:
+                check(browser, folder)
+            except Exception as error:
+                failed.append(f"FAILED: {check.__name__}: {error}")
         failed += [f"FAILED: the console says: {each}" for each in figure.complaints]
         if arguments.keep:
             screenshots(figure, folder)
         browser.close()
     print(
         *failed,
-        f"live figures, seed {arguments.seed}: {len(CHECKS) + 1} checks, {len(failed)} failed",
+        f"live figures, seed {arguments.seed}: {len(CHECKS + ON_THEIR_OWN)} checks, {len(failed)} failed",
         sep="\n",
     )
     return 1 if failed else 0

@@ -9,8 +9,8 @@
     forward: "Forward", dgrad: "dgrad", wgrad: "wgrad", message: "Message",
   };
   const KINDS = { forward: "F", backward: "B", dgrad: "I", wgrad: "W" };  // and the names of their colors
-  const HINT = "Click a gap to see why it is there. Drag a computation to another place in its stage’s order. With the keyboard: " +
-    "arrow keys go from one to the next, and with Shift they move it.";
+  const HINT = "Click a gap to see why it is there. Drag a computation to another place in its stage’s order; with a finger, hold it first. " +
+    "With the keyboard, arrow keys go from one to the next, and with Shift they move it.";
 
   // `par` is what the step's own schedule reaches; `less` is by how much fewer microbatches must be live than there.
   const LEVELS = {
@@ -447,21 +447,23 @@
 
     svg.addEventListener("pointerdown", (event) => {
       const cell = event.target.closest("[role=gridcell]");
-      if (!cell || event.button !== 0) return;
+      if (!cell || drag || event.button !== 0) return;
       cell.focus({ preventScroll: true });
       event.preventDefault();
       if (!cell.its_part.name) return;
       const { ops } = answer.stages[cell.its_stage], from = ops.indexOf(cell.its_part);
       drag = { cell, from, to: from, others: ops.filter((op) => op !== cell.its_part), begin: slot_at(event), has_moved: false };
+      const hold = () => (drag.is_held = true, cell.classList.add("dragged"));
+      if (event.pointerType === "touch") drag.timer = setTimeout(hold, 250);  // a finger that moves at once scrolls
+      else hold();
       svg.setPointerCapture(event.pointerId);
     });
     svg.addEventListener("pointermove", (event) => {
-      if (!drag) return;
+      if (!drag?.is_held) return;
       const { cell, others, begin } = drag, by = slot_at(event) - begin, { its_part: part, its_stage: stage } = cell;
       if (!drag.has_moved && Math.abs(by * unit) < 4) return;
       if (!drag.has_moved) {
         drag.has_moved = true;
-        cell.classList.add("dragged");
         cell.parentNode.insertBefore(cell, cell.parentNode.querySelector(".live"));
       }
       cell.style.transform = `translate(${(part.begin + by) * unit}px, -4px)`;
@@ -475,9 +477,12 @@
       above.querySelector(".place")?.remove();
       above.append(element("svg:line", { class: `place ${found.wrong ? "cannot" : "can"}`, x1: x, x2: x, y1: y - 5, y2: y + BOX + 5 }));
     });
+    scroll.addEventListener("touchmove", (event) => drag?.is_held && event.preventDefault(), { passive: false });
+    scroll.addEventListener("contextmenu", (event) => drag && event.preventDefault());  // of a finger that holds
     const dropped = (event) => {
       if (!drag) return;
       const { cell, from, to, has_moved } = drag;
+      clearTimeout(drag.timer);
       drag = null;
       above.querySelector(".place")?.remove();
       cell.classList.remove("dragged");
