@@ -28,7 +28,7 @@
 #include "common/comm/nccl/fold_kernel.hpp"
 #include "common/comm/tree_fold.hpp"
 #include "common/core/cuda_device.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
 #include "common/model/modules.hpp"
 #include "common/optim/cuda/update_kernels.hpp"

@@ -1,8 +1,9 @@
 # What the CMakeLists of Ladder are written in:
 #
 #   ladder_add_step(NAME IDEA idea [BUILDS_ON earlier_step])   a trainer, its idea library, its tests, its exercise
-#   ladder_add_library(room [COMPUTES] SOURCES … LINK … [CUDA_SOURCES … CUDA_LINK … WITHOUT_CUDA …])
-#                                                              a room of common, and its files that need CUDA
+#   ladder_add_library(room [COMPUTES] [THEORY …] SOURCES … LINK … [CUDA_SOURCES … CUDA_LINK … WITHOUT_CUDA …])
+#                                                              a room of common: its files without tensors, the others, and
+#                                                              those that need CUDA
 #   ladder_add_test(NAME SOURCES … LINK … [RANKS 1 2 3] [THREADS 1 2 3] [GPU])
 #                                                              a GoogleTest program, run once per number of ranks
 #
@@ -71,9 +72,11 @@ target_precompile_headers(ladder_pch PRIVATE "${LADDER_ROOT}/cmake/precompiled.h
 file(SHA256 "${LADDER_ROOT}/cmake/precompiled.hpp" _pch)
 file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/ladder_pch.dir/cmake_pch.hxx.gch.sum" "${_pch} ${LADDER_TORCH_VERSION} ${LADDER_TORCH_ROOT}")
 
-function(_ladder_target target)  # [COMPUTES]
+function(_ladder_target target)  # [COMPUTES] [WITHOUT_TORCH]
   target_link_libraries(${target} PUBLIC ladder_flags)
-  target_precompile_headers(${target} REUSE_FROM ladder_pch)
+  if(NOT "WITHOUT_TORCH" IN_LIST ARGN)
+    target_precompile_headers(${target} REUSE_FROM ladder_pch)
+  endif()
   # It compiles in half the time. What takes long when it runs are loops over numbers: those of libtorch, and of the rooms
   # that say COMPUTES.
   set(less_optimized $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
@@ -85,12 +88,24 @@ function(_ladder_target target)  # [COMPUTES]
   endif()
 endfunction()
 
+# Adds NAME_theory: the objects of files without tensors, which are compiled where no header of libtorch is found. They are part
+# of the room's or step's library as well; ladder_theory has those of all rooms.
+function(_ladder_theory name)  # [COMPUTES] SOURCE…
+  set(options "${ARGN}")
+  list(FILTER options INCLUDE REGEX "^COMPUTES$")
+  list(REMOVE_ITEM ARGN COMPUTES)
+  add_library(${name}_theory OBJECT ${ARGN})
+  _ladder_target(${name}_theory WITHOUT_TORCH ${options})
+endfunction()
+
 # COMPUTES: its loops over numbers take time, so it is compiled with all optimizations.
+#
+# THEORY: those of its files that need no tensor (_ladder_theory).
 #
 # CUDA_SOURCES (.cu and .cpp) and CUDA_LINK count only where LADDER_CUDA is ON, WITHOUT_CUDA only where it is OFF. What links
 # the room where it is ON sees LADDER_WITH_CUDA as well, so that a header means the same everywhere.
 function(ladder_add_library room)
-  cmake_parse_arguments(arg "COMPUTES" "" "SOURCES;LINK;LINK_PRIVATE;CUDA_SOURCES;CUDA_LINK;WITHOUT_CUDA" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES" "" "THEORY;SOURCES;LINK;LINK_PRIVATE;CUDA_SOURCES;CUDA_LINK;WITHOUT_CUDA" ${ARGN})
   if(NOT LADDER_CUDA)
     list(APPEND arg_SOURCES ${arg_WITHOUT_CUDA})
   endif()
@@ -102,14 +117,18 @@ function(ladder_add_library room)
       set_source_files_properties(${arg_CUDA_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
   endif()
+  set(computes)
+  if(arg_COMPUTES)
+    set(computes COMPUTES)
+  endif()
+  if(arg_THEORY)
+    _ladder_theory(ladder_${room} ${computes} ${arg_THEORY})
+    list(APPEND arg_SOURCES $<TARGET_OBJECTS:ladder_${room}_theory>)
+  endif()
   add_library(ladder_${room} STATIC ${arg_SOURCES})
   add_library(ladder::${room} ALIAS ladder_${room})
   set_target_properties(ladder_${room} PROPERTIES EXPORT_NAME ${room})
-  if(arg_COMPUTES)
-    _ladder_target(ladder_${room} COMPUTES)
-  else()
-    _ladder_target(ladder_${room})
-  endif()
+  _ladder_target(ladder_${room} ${computes})
   target_link_libraries(ladder_${room} PUBLIC ${arg_LINK} ladder::torch PRIVATE ${arg_LINK_PRIVATE})
   set_property(GLOBAL APPEND PROPERTY LADDER_INSTALLED_TARGETS ladder_${room})
 endfunction()

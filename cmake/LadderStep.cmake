@@ -1,8 +1,9 @@
-# ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] [EXERCISE sharded_optimizer] [ALSO step4_x/file]
-#                 BUILDS_ON step4_bucketed_ddp
+# ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] [THEORY shard_plan] [EXERCISE sharded_optimizer]
+#                 [ALSO step4_x/file] BUILDS_ON step4_bucketed_ddp
 #                 [TESTS a_test.cpp …] [RANKS 1 2 3 4])
 #
-#   step5_zero1_idea   library: the idea's files IDEA.cpp and the cost card, with the ideas of the steps before
+#   step5_zero1_theory objects: the cost card and the files of THEORY, which need no tensor (Ladder.cmake)
+#   step5_zero1_idea   library: the idea's files IDEA.cpp and all of those, with the ideas of the steps before
 #   step5_zero1_train  library: train(), which the tests of other steps link as well
 #   step5_zero1        the program, whose main() all steps share: common/train/step_main.cpp
 #   step5_zero1_test   TESTS; with RANKS run under MPI, once per number of ranks
@@ -24,7 +25,7 @@
 # add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none. Without
 # a train.cpp it trains with its step's, to which its trainer() passes something else.
 function(ladder_add_step step)
-  cmake_parse_arguments(arg "" "BUILDS_ON;STUB_SAYS" "IDEA;EXERCISE;ALSO;TESTS;RANKS" ${ARGN})
+  cmake_parse_arguments(arg "" "BUILDS_ON;STUB_SAYS" "IDEA;THEORY;EXERCISE;ALSO;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
     return()
   endif()
@@ -38,13 +39,17 @@ function(ladder_add_step step)
   foreach(file IN LISTS arg_ALSO)
     list(PREPEND solutions "${LADDER_ROOT}/${file}.cpp")
   endforeach()
-  list(APPEND arg_IDEA cost_card)
+  list(APPEND arg_THEORY cost_card)
   list(TRANSFORM arg_IDEA APPEND .cpp)
+  list(TRANSFORM arg_THEORY APPEND .cpp)
+  set(of_theory ${arg_THEORY})
   list(REMOVE_ITEM arg_IDEA ${arg_EXERCISE})
+  list(REMOVE_ITEM arg_THEORY ${arg_EXERCISE})
   list(APPEND asked ${arg_IDEA})
   list(FILTER asked INCLUDE REGEX ":")
   list(FILTER arg_IDEA EXCLUDE REGEX ":")
   list(TRANSFORM arg_IDEA PREPEND "${folder}/")
+  list(TRANSFORM arg_THEORY PREPEND "${folder}/")
   set(train "${folder}/train.cpp")
   if(NOT EXISTS "${train}")
     set(train "${LADDER_ROOT}/${arg_BUILDS_ON}/train.cpp")
@@ -56,6 +61,8 @@ function(ladder_add_step step)
     ladder_answer(answer ${exercise} "${folder}/${file}")
     if(file STREQUAL "train.cpp")
       set(train "${answer}")
+    elseif(file IN_LIST of_theory)
+      list(APPEND arg_THEORY "${answer}")
     else()
       list(APPEND answers "${answer}")
     endif()
@@ -71,7 +78,8 @@ function(ladder_add_step step)
     endif()
     set(borrowed ${arg_BUILDS_ON}_idea)
   endif()
-  add_library(${step}_idea STATIC ${answers} ${arg_IDEA})
+  _ladder_theory(${step} ${arg_THEORY})
+  add_library(${step}_idea STATIC ${answers} ${arg_IDEA} $<TARGET_OBJECTS:${step}_theory>)
   add_library(ladder::${step}_idea ALIAS ${step}_idea)
   _ladder_target(${step}_idea)
   target_link_libraries(${step}_idea PUBLIC ladder::train ${borrowed})
@@ -134,6 +142,45 @@ std::vector<Trainer> trainers() {
   _ladder_target(ladder_trainers)
   list(TRANSFORM ARGN APPEND _train)
   target_link_libraries(ladder_trainers PUBLIC ${ARGN})
+endfunction()
+
+# ladder_list_theories()
+#
+# Adds the library ladder_theory: all that needs no tensor, of the rooms of common and of each step and chapter that trains, and
+# what theory says of these as a list: cmake/theories.hpp. Nothing that links it needs libtorch.
+function(ladder_list_theories)
+  get_property(trainers GLOBAL PROPERTY LADDER_TRAINERS)
+  set(includes)
+  set(calls)
+  set(objects)
+  foreach(room IN ITEMS core comm data model optim train)
+    list(APPEND objects $<TARGET_OBJECTS:ladder_${room}_theory>)
+  endforeach()
+  foreach(trainer IN LISTS trainers)
+    get_target_property(header ${trainer} LADDER_HEADER)
+    get_target_property(namespace ${trainer} LADDER_NAMESPACE)
+    string(REPLACE "train.hpp" "theory.hpp" header "${header}")
+    string(APPEND includes "#include \"${header}\"\n")
+    string(APPEND calls "      ${namespace}::theory(),\n")
+    string(REGEX REPLACE "_train$" "" step "${trainer}")
+    list(APPEND objects $<TARGET_OBJECTS:${step}_theory>)
+  endforeach()
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/theories.cpp")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "// Written by CMake: ladder_list_theories().
+#include \"cmake/theories.hpp\"
+
+@includes@
+namespace ladder {
+
+std::vector<Theory> theories() {
+  return {
+@calls@  };
+}
+
+}  // namespace ladder
+")
+  add_library(ladder_theory STATIC EXCLUDE_FROM_ALL "${source}" "${LADDER_ROOT}/common/model/without_torch.cpp" ${objects})
+  _ladder_target(ladder_theory WITHOUT_TORCH)
 endfunction()
 
 # ladder_add_exercise(collectives FOLDER CHECKS checks.cpp … SOLUTIONS a.cpp … LINK … RANKS 1 2 3 4)

@@ -1,10 +1,10 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
-#include "step0_single_gpu/train.hpp"
+#include "step0_single_gpu/theory.hpp"
 
-#include "common/train/build_model.hpp"
+#include "common/train/layout.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
-#include "step0_single_gpu/simulated_ranks.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder::step0 {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/core/cuda_device.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/core/tree_sum.hpp"
 #include "common/data/batch.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
 #include "step0_single_gpu/cross_entropy_in_parts.hpp"
 

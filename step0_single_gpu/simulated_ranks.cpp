@@ -37,10 +37,6 @@ double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
   return tree_sum(0, static_cast<int>(num_ranks_), play, add);
 }
 
-std::int64_t most_waiting_sums(std::int64_t num_ranks) {
-  return std::bit_width(static_cast<std::uint64_t>(num_ranks)) - 1;
-}
-
 BatchStream global_batches(const DataOptions& options, std::int64_t num_ranks) {
   if (options.deal == Deal::kSamples)
     return BatchStream(options, whole_data(options.tail, num_ranks));
@@ -71,11 +67,6 @@ Microbatches share_of_rank(const Microbatches& global, Deal deal, int rank, int 
   for (std::int64_t i = rank; std::ssize(own) * num_ranks < global.size(); i += num_ranks)
     own.push_back(i < global.size() ? global[i] : no_targets(global[0].tokens.size(1)));
   return Microbatches(std::move(own));
-}
-
-void check_alone(int world_size) {
-  check_usage(world_size == 1, "step 0 runs on one rank, not on ", world_size,
-              "; --simulate-ranks ", world_size, " plays them in one process");
 }
 
 }  // namespace ladder

@@ -16,34 +16,12 @@
 
 #include <cstdint>
 
-#include "common/core/check.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
-#include "common/train/options/option_table.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
-
-struct OracleOptions {
-  std::int64_t simulate_ranks = 1;  // that this process plays
-
-  void declare(OptionTable& table) {
-    table.heading("Oracle");
-    table
-        .number("--simulate-ranks", simulate_ranks, {1, kMostRanks},
-                "play this many ranks in one process, adding up as they would")
-        .changes_no_bits();  // a resumed run says so of ranks in general
-  }
-  void finalize(const TrainOptions& options) const {
-    check_usage(simulate_ranks == 1 || options.gradient_sum == SumMode::kOrdered,
-                "--gradient-sum exact does not go with --simulate-ranks: one process has the same "
-                "sum by itself");
-  }
-  void shape_batch(BatchShape& batch) const {
-    batch.replicas_per_rank = simulate_ranks;
-    if (simulate_ranks > 1) batch.multiplied += concat(", --simulate-ranks ", simulate_ranks);
-  }
-};
 
 class SimulatedRanks {
  public:
@@ -63,9 +41,6 @@ class SimulatedRanks {
   at::Tensor waiting_;  // sums over some ranks [most_waiting_sums(num_ranks), layout.numel]
 };
 
-// How many sums wait at once while the ranks' tree is added up: log2(num_ranks), rounded down.
-std::int64_t most_waiting_sums(std::int64_t num_ranks);
-
 // The stream of global microbatches, each with num_ranks times as many rows. An epoch's tail is
 // dropped or padded so that the ranks share it equally. With Deal::kMicrobatches, the stream of all
 // ranks' microbatches.
@@ -77,8 +52,5 @@ Microbatches rows_of_rank(const Microbatches& global, std::int64_t rank, std::in
 
 // What of a step is this rank's, as its samples are dealt.
 Microbatches share_of_rank(const Microbatches& global, Deal deal, int rank, int num_ranks);
-
-// Throws UsageError in a world of several ranks: one process plays them.
-void check_alone(int world_size);
 
 }  // namespace ladder

@@ -1,30 +1,27 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "step1_ddp_reference/cost_card.hpp"
-#include "common/train/build_model.hpp"
+#include "common/model/unit_shapes.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
-#include "step1_ddp_reference/train.hpp"
+#include "step1_ddp_reference/theory.hpp"
 
 namespace ladder {
 namespace {
 
-std::vector<Unit> units_of(const TrainOptions& options) {
-  return model_builder(options)({}, at::kMeta).units();
+std::int64_t num_parameters(const UnitShape& unit) {
+  return plan_flat_layout({unit}, /*precision=*/{}).num_parameters;
 }
 
-std::int64_t num_trainable(const Unit& unit) {
-  std::int64_t numel = 0;
-  for (const NamedTensor& named : unit.tensors)
-    numel += named.tensor.requires_grad() ? named.tensor.numel() : 0;
-  return numel;
+std::vector<std::int64_t> buckets_of(const TrainOptions& options) {
+  return plan_reference_buckets(unit_shapes(options.model), options.model.precision);
 }
 
 }  // namespace
 
 StateBytes reference_ddp_state_bytes(const TrainOptions& options) {
   StateBytes bytes = replica_state_bytes(options);
-  for (const std::int64_t numel : plan_reference_buckets(units_of(options)))
+  for (const std::int64_t numel : buckets_of(options))
     bytes.communication += options.model.precision.grad_bytes() * numel;
   return bytes;
 }
@@ -38,12 +35,12 @@ std::int64_t reference_ddp_working_bytes(const TrainOptions& options, int world_
 }
 
 void add_reference_buckets(SendPlan& plan, const TrainOptions& options) {
-  const std::vector<Unit> units = units_of(options);
+  const std::vector<UnitShape> units = unit_shapes(options.model);
   auto layer = static_cast<int>(units.size()) - 1;  // that buckets have come to, from the last one
-  std::int64_t left = num_trainable(units.back());  // of its elements
-  for (const std::int64_t numel : plan_reference_buckets(units)) {
+  std::int64_t left = num_parameters(units.back());  // of its elements
+  for (const std::int64_t numel : buckets_of(options)) {
     for (left -= numel; left < 0 && layer > 0;)
-      left += num_trainable(units[static_cast<std::size_t>(--layer)]);
+      left += num_parameters(units[static_cast<std::size_t>(--layer)]);
     plan.each_step({.phase = StepPhase::kAfterBackward,
                     .layer = layer,
                     .operation = CommOp::kAllReduce,

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/train/options/options.hpp"
-#include "common/train/report/report.hpp"
+#include "common/train/report/state_bytes.hpp"
 #include "common/train/sends.hpp"
 
 namespace ladder {

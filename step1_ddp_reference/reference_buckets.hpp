@@ -11,21 +11,28 @@
 // in step 4 it may not. Frozen tensors are in no bucket. A block may be split between tensors.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <vector>
 
-#include "common/core/unit.hpp"
+#include "common/core/precision.hpp"
+#include "common/core/unit_shape.hpp"
+
+namespace at {
+class Tensor;
+}
 
 namespace ladder {
 
-// The number of elements in each bucket, in the order in which buckets are sent; empty if nothing
-// is trainable. Reads shapes and dtypes only: the tensors may be on the meta device.
-std::vector<std::int64_t> plan_reference_buckets(const std::vector<Unit>& units);
+inline constexpr std::int64_t kFirstReferenceBucketBytes = 1 << 20;
+inline constexpr std::int64_t kReferenceBucketBytes = 25 << 20;
 
-// The same plan in libtorch's form: for each bucket, the indices of its tensors. `tensors` are the
-// trainable ones in reverse order, at least one.
+// The number of elements in each bucket, in the order in which buckets are sent; empty if nothing
+// is trainable. Counts the bytes of parameters, as libtorch does.
+std::vector<std::int64_t> plan_reference_buckets(const std::vector<UnitShape>& units,
+                                                 const Precision& precision);
+
+// libtorch's own plan: for each bucket, the indices of its tensors. `tensors` are the trainable ones
+// in reverse order, at least one. A test compares the two.
 std::vector<std::vector<std::size_t>> assign_reference_buckets(
     const std::vector<at::Tensor>& tensors);
 

@@ -12,6 +12,9 @@
 namespace ladder {
 namespace {
 
+static_assert(kFirstReferenceBucketBytes == c10d::kDefaultFirstBucketBytes &&
+              kReferenceBucketBytes == c10d::kDefaultBucketBytesCap);
+
 constexpr std::int64_t kNotReady = -1;
 
 // The Reducer is not a public interface of libtorch. 2.11 to 2.15 take these arguments, earlier
@@ -42,6 +45,12 @@ std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& leaves) {
 }
 
 }  // namespace
+
+std::vector<std::vector<std::size_t>> assign_reference_buckets(
+    const std::vector<at::Tensor>& tensors) {
+  return std::get<0>(c10d::compute_bucket_assignment_by_size(
+      tensors, {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap}));
+}
 
 ReferenceReducer::ReferenceReducer(const FlatModel& model,
                                    const c10::intrusive_ptr<c10d::ProcessGroup>& group)

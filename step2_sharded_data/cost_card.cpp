@@ -2,7 +2,7 @@
 #include "step1_ddp_reference/cost_card.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
-#include "step2_sharded_data/train.hpp"
+#include "step2_sharded_data/theory.hpp"
 
 namespace ladder::step2 {
 

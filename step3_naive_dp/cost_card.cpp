@@ -3,7 +3,7 @@
 
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
-#include "step3_naive_dp/train.hpp"
+#include "step3_naive_dp/theory.hpp"
 
 namespace ladder::step3 {
 

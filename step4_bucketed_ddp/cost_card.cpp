@@ -2,7 +2,7 @@
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
-#include "step4_bucketed_ddp/train.hpp"
+#include "step4_bucketed_ddp/theory.hpp"
 
 namespace ladder::step4 {
 

@@ -2,31 +2,14 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
-#include "step4_bucketed_ddp/bucket_options.hpp"
+#include "step4_bucketed_ddp/theory.hpp"
 
 namespace ladder::step4 {
 
 TrainReport train(const TrainOptions& options, Communicator& comm);  // collective
 
-// A replica and nothing else: the buckets are the gradients themselves.
-StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
-
-// One all-reduce per bucket, padding included, plus one of a single double and one of two.
-std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
-                        int rank);
-
-// The activations of a microbatch, and what other ranks send of the buckets in flight, maybe all.
-std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
-
 inline Trainer trainer() {
-  return {
-      .step = "step4_bucketed_ddp",
-      .train = train,
-      .state_bytes = state_bytes,
-      .sends = sends,
-      .working_bytes = working_bytes,
-      .options = {.own = step_options<BucketOptions>()},
-  };
+  return {theory(), train};
 }
 
 }  // namespace ladder::step4

@@ -1,13 +1,12 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include <algorithm>
 
-#include "common/optim/norm.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "step5_zero1/cost_card.hpp"
 #include "step5_zero1/shard_options.hpp"
 #include "step5_zero1/shard_plan.hpp"
-#include "step5_zero1/train.hpp"
+#include "step5_zero1/theory.hpp"
 
 namespace ladder {
 

@@ -6,7 +6,7 @@
 
 #include "common/optim/flat_layout.hpp"
 #include "common/train/sends.hpp"
-#include "common/train/trainer.hpp"
+#include "common/train/theory.hpp"
 
 namespace ladder {
 

@@ -1,8 +1,8 @@
 #include "step5_zero1/shard_options.hpp"
 
+#include "common/core/amounts.hpp"
 #include "common/core/check.hpp"
 #include "common/train/options/option_table.hpp"
-#include "common/train/report/console.hpp"
 
 namespace ladder {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/train/options/options.hpp"
-#include "common/train/trainer.hpp"
+#include "common/train/theory.hpp"
 
 namespace ladder {
 

@@ -11,16 +11,19 @@
 // A plan is a value; it depends only on the layout, the number of ranks and the rank.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "common/optim/flat_layout.hpp"
-#include "common/optim/optimizer.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 
+namespace at {
+class Tensor;
+}
+
 namespace ladder {
+
+struct OptimizerSlice;  // optimizer.hpp
 
 // The multiple to which a layout must pad its units: N slices of whole blocks of 1024 elements.
 std::int64_t shard_multiple(int world_size);

@@ -4,9 +4,9 @@
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "step5_zero1/cost_card.hpp"
+#include "step5_zero1/shard_plan.hpp"
 #include "step6_zero2/cost_card.hpp"
-#include "step6_zero2/gradient_sharder.hpp"
-#include "step6_zero2/train.hpp"
+#include "step6_zero2/theory.hpp"
 
 namespace ladder {
 

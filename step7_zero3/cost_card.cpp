@@ -5,10 +5,8 @@
 #include "common/train/sends.hpp"
 #include "step5_zero1/cost_card.hpp"
 #include "step6_zero2/cost_card.hpp"
-#include "step6_zero2/gradient_sharder.hpp"
 #include "step7_zero3/cost_card.hpp"
-#include "step7_zero3/sharded_model.hpp"
-#include "step7_zero3/train.hpp"
+#include "step7_zero3/theory.hpp"
 
 namespace ladder {
 

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
+#include "common/core/device.hpp"
 #include "common/model/model.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
@@ -45,7 +46,7 @@ class ShardedModel {
   // time on the meta device, for the plan. Parameters live on `device`. Throws CheckError naming a
   // prefetch below 0.
   ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm,
-               at::Device device = at::kCPU);
+               Device device = {});
   ~ShardedModel();
 
   at::Tensor forward(const at::Tensor& tokens);  // [B, T] int64 -> logits [B, T, V]

@@ -1,12 +1,12 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "step8_pipeline_ga/cost_card.hpp"
-#include "step8_pipeline_ga/train.hpp"
+#include "step8_pipeline_ga/theory.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <utility>
 
-#include "common/comm/mesh.hpp"
+#include "common/comm/mesh_shape.hpp"
 #include "common/core/check.hpp"
 #include "common/model/family.hpp"
 #include "common/train/cost.hpp"
@@ -14,7 +14,7 @@
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
-#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
+#include "step8_pipeline_ga/schedule/planner.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 
 namespace ladder::step8 {

@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "common/comm/mesh.hpp"
-#include "common/model/parts.hpp"
+#include "common/comm/mesh_shape.hpp"
+#include "common/model/part_plan.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/sends.hpp"
-#include "common/train/trainer.hpp"
+#include "common/train/theory.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 
 namespace ladder::step8 {

@@ -1,12 +1,11 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "step9_diloco/cost_card.hpp"
-#include "step9_diloco/train.hpp"
+#include "step9_diloco/theory.hpp"
 
 #include <algorithm>
 #include <map>
 
 #include "common/comm/slice.hpp"
-#include "common/optim/norm.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "step9_diloco/diloco_options.hpp"

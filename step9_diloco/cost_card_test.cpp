@@ -8,7 +8,7 @@
 #include "common/testing/parse_options.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/theory.hpp"
+#include "common/train/differences.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/train.hpp"
 #include "step9_diloco/wire_format.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/core/trace.hpp"
 #include "step9_diloco/outer_sgd.hpp"
 

@@ -111,6 +111,10 @@ void fit_average(const at::Tensor& average, const Diloco& diloco,
 
 }  // namespace
 
+at::Tensor Fragment::of(const at::Tensor& flat) const {
+  return flat.narrow(0, start, numel);
+}
+
 TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& global,
                         Optimizer& inner, BatchStream& batches, Run& run, Communicator& comm) {
   const at::Tensor average = saved_average(diloco);

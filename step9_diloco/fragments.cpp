@@ -4,10 +4,6 @@
 
 namespace ladder {
 
-at::Tensor Fragment::of(const at::Tensor& flat) const {
-  return flat.narrow(0, start, numel);
-}
-
 std::vector<Fragment> plan_fragments(const FlatLayout& layout, std::int64_t num_fragments) {
   const auto num_tensors = static_cast<std::int64_t>(layout.tensors.size());
   check_usage(num_fragments <= num_tensors, "--fragments ", num_fragments, " is more than the ",

@@ -5,12 +5,14 @@
 // equally large, because the largest one decides how much is sent at once.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "common/optim/flat_layout.hpp"
+
+namespace at {
+class Tensor;
+}
 
 namespace ladder {
 

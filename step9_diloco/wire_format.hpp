@@ -28,11 +28,13 @@
 // Pure and local. Byte order: the machine's. Scratch: up to about 12 bytes per value in int8.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 
 #include "step9_diloco/diloco_options.hpp"
+
+namespace at {
+class Tensor;
+}
 
 namespace ladder {
 
@@ -40,6 +42,7 @@ inline constexpr WireFormat kWireFormats[] = {WireFormat::kFp32, WireFormat::kBf
                                               WireFormat::kInt8};
 inline constexpr std::int64_t kWireBlock = 256;  // values that share a scale
 
+std::int64_t num_wire_blocks(std::int64_t numel);
 std::int64_t encoded_bytes(std::int64_t numel, WireFormat format);
 
 // values: [n] fp32. Returns new memory, uint8 [encoded_bytes(n)]: in int8 first the scales of all

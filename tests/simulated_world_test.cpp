@@ -14,7 +14,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/start.hpp"
-#include "common/train/theory.hpp"
+#include "common/train/differences.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step5_zero1/shard_options.hpp"

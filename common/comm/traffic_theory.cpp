@@ -1,7 +1,6 @@
 #include "common/comm/traffic_theory.hpp"
 
 #include "common/comm/messages/message_group.hpp"
-#include "common/comm/operation.hpp"
 #include "common/comm/slice.hpp"
 
 namespace ladder {
@@ -121,18 +120,6 @@ Sent sent_by(CommOp kind, std::int64_t numel, std::int64_t element_bytes, int wo
       break;
   }
   return call.of(kind);
-}
-
-Sent sent_by(const Operation& operation, int world_size, int rank, const Machines& machines) {
-  const at::Tensor& tensor = operation.tensor;
-  const bool has_tensor = tensor.defined();
-  return sent_by(operation.kind, has_tensor ? tensor.numel() : 0,
-                 has_tensor ? tensor.element_size() : 0, world_size, rank, operation.peer,
-                 machines);
-}
-
-Traffic traffic_of(const Operation& operation, int world_size, int rank, const Machines& machines) {
-  return sent_by(operation, world_size, rank, machines).traffic;
 }
 
 Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,

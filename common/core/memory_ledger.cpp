@@ -303,17 +303,4 @@ MemoryScope::~MemoryScope() {
   current_label = previous_;
 }
 
-std::string format_bytes(std::int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto amount = static_cast<double>(bytes);
-  int unit = 0;
-  while (amount >= 1024.0 && unit < 4) {
-    amount /= 1024.0;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", amount, kUnits[unit]);
-  return text;
-}
-
 }  // namespace ladder

@@ -20,6 +20,8 @@
 #include <optional>
 #include <string>
 
+#include "common/core/amounts.hpp"
+
 namespace ladder {
 
 enum class MemoryCategory {
@@ -78,9 +80,6 @@ class MemoryScope {
  private:
   int previous_;
 };
-
-// For messages: "12.3 MiB", "512 B". Reports contain plain byte counts.
-std::string format_bytes(std::int64_t bytes);
 
 const char* to_string(MemoryCategory category);  // "optimizer state"
 // What a tensor was counted under. Nothing if it was not counted: the tensor is on a GPU, older

@@ -11,24 +11,25 @@
 // bf16 neighboring numbers are 4e-3 apart, so most steps would round away to nothing.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 
 namespace ladder {
 
-inline bool is_16_bit(at::ScalarType type) {
-  return type == at::kBFloat16 || type == at::kHalf;
+// Named as in the options; to_torch() (torch_types.hpp) says what libtorch calls it.
+enum class NumberFormat { kFp32, kBf16, kFp16 };
+
+inline bool is_16_bit(NumberFormat format) {
+  return format != NumberFormat::kFp32;
 }
 
-// 16-bit values as fp32, all others as they are: what sums and losses are computed from.
-inline at::Tensor widened(const at::Tensor& values) {
-  return is_16_bit(values.scalar_type()) ? values.to(at::kFloat) : values;
+// "fp32", "bf16" or "fp16".
+inline const char* format_name(NumberFormat format) {
+  return format == NumberFormat::kFp32 ? "fp32" : format == NumberFormat::kFp16 ? "fp16" : "bf16";
 }
 
 struct Precision {
-  at::ScalarType params = at::kFloat;
-  at::ScalarType grads = at::kFloat;
+  NumberFormat params = NumberFormat::kFp32;
+  NumberFormat grads = NumberFormat::kFp32;
 
   bool has_16_bit_params() const { return is_16_bit(params); }
   std::int64_t param_bytes() const { return bytes_of(params); }
@@ -41,9 +42,7 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 
  private:
-  static std::int64_t bytes_of(at::ScalarType type) {
-    return static_cast<std::int64_t>(c10::elementSize(type));
-  }
+  static std::int64_t bytes_of(NumberFormat format) { return is_16_bit(format) ? 2 : 4; }
 };
 
 }  // namespace ladder

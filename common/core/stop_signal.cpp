@@ -10,7 +10,7 @@ namespace ladder {
 namespace {
 
 // Signal handlers can reach nothing else; ranks may be threads.
-std::atomic<bool> raised = false, is_installed = false, is_ending = false;
+std::atomic<bool> raised = false, has_handlers = false, is_ending = false;
 std::atomic<const char*> words_before_training = nullptr;
 static_assert(std::atomic<bool>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
@@ -32,7 +32,7 @@ constexpr int kSignals[] = {SIGUSR1, SIGTERM, SIGHUP, SIGINT};
 
 StopSignal::StopSignal(const char* last_words) {
   words_before_training = last_words;
-  is_installed = true;
+  has_handlers = true;
   std::signal(SIGPIPE, SIG_IGN);  // for good: errors are said after the end
   for (const int number : kSignals) {
     const bool was_ignored = std::signal(number, on_stop_signal) == SIG_IGN;
@@ -42,7 +42,7 @@ StopSignal::StopSignal(const char* last_words) {
 
 StopSignal::~StopSignal() {
   begin_training();
-  raised = is_installed = false;
+  raised = has_handlers = false;
   const auto handler = is_ending.exchange(false) ? SIG_IGN : SIG_DFL;
   for (const int number : kSignals) {
     if (std::signal(number, handler) == SIG_IGN) std::signal(number, SIG_IGN);
@@ -54,7 +54,7 @@ void StopSignal::begin_training() {
 }
 
 void StopSignal::begin_end() {
-  if (!is_installed) return;
+  if (!has_handlers) return;
   is_ending = true;
   std::signal(SIGINT, on_stop_signal);  // again, if the first has come
 }

@@ -8,26 +8,17 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "common/core/unit_shape.hpp"
 
 namespace ladder {
 
 struct NamedTensor {
   std::string name;  // unique in the model, for example "h.0.attn.c_attn.weight"
   at::Tensor tensor;
-};
-
-// A tensor that is a part of a larger one, which is never there as such: seen as [outer, n, inner],
-// the part is begin … end of the middle. Checkpoints store the whole.
-struct TensorPart {
-  std::string whole;  // its name
-  std::vector<std::int64_t> shape;
-  std::int64_t outer = 1, n = 1, inner = 1;
-  std::int64_t begin = 0, end = 0;
-  int index = 0;  // which of the parts
 };
 
 struct Unit {

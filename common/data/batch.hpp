@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace ladder {
+#include "common/data/row_tokens.hpp"
 
-// Marks a position without a target (padding), which the loss ignores. PyTorch's usual value.
-inline constexpr std::int64_t kIgnoredTarget = -100;
+namespace ladder {
 
 // The rows of one forward and backward: B samples have B rows, or 2B if each is a preference pair
 // or is seen in two views.

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/data/batch.hpp"
+#include "common/data/batch_counts.hpp"
 #include "common/data/dataset.hpp"
 #include "common/data/options.hpp"
 
@@ -55,11 +56,6 @@ struct DataPosition {
   std::int64_t epoch = 0;
   std::int64_t samples = 0;  // of this epoch, used so far by all readers together
   bool operator==(const DataPosition&) const = default;
-};
-
-struct BatchCounts {
-  std::int64_t microbatches = 0;
-  std::int64_t rows = 0;  // a preference pair counts as one
 };
 
 class BatchStream {

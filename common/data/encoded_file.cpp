@@ -13,7 +13,6 @@
 namespace ladder {
 namespace {
 
-constexpr std::string_view kFirstBytes = R"({"ladder_tokens": )";
 constexpr std::int64_t kVersion = 1;
 
 // Takes the arrays behind the header, one after the other.
@@ -107,13 +106,6 @@ class EncodedFile::OpenTokenizer final : public Tokenizer {
  private:
   std::shared_ptr<const Vocabulary> vocabulary_;
 };
-
-bool is_encoded(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string first(kFirstBytes.size(), '\0');
-  file.read(first.data(), static_cast<std::streamsize>(first.size()));
-  return file && first == kFirstBytes;
-}
 
 std::string name_of_encoded(const std::map<std::string, std::string_view>& files) {
   ByteHash hash;

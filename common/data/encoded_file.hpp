@@ -20,6 +20,8 @@
 
 namespace ladder {
 
+inline constexpr std::string_view kFirstBytesOfEncoded = R"({"ladder_tokens": )";
+
 // Whether the file's first bytes say that it is one. Not if it cannot be read.
 bool is_encoded(const std::string& path);
 

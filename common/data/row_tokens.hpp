@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "common/data/batch.hpp"
 #include "common/data/tokenizer.hpp"
 
 namespace ladder {
+
+// Marks a position without a target (padding), which the loss ignores. PyTorch's usual value.
+inline constexpr std::int64_t kIgnoredTarget = -100;
 
 // Documents, conversations or preference pairs, one after the other.
 struct TokenizedText {

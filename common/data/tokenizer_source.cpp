@@ -1,6 +1,7 @@
 #include "common/data/tokenizer_source.hpp"
 
 #include <algorithm>
+#include <fstream>
 
 #include "common/core/check.hpp"
 #include "common/data/encoded_file.hpp"
@@ -21,6 +22,13 @@ const TokenizerFiles* files_of(const DataOptions& options) {
 }
 
 }  // namespace
+
+bool is_encoded(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string first(kFirstBytesOfEncoded.size(), '\0');
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  return file && first == kFirstBytesOfEncoded;
+}
 
 fs::path tokenizer_path(const DataOptions& options) {
   if (has_unknown_tokens(options)) return {};

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/family.hpp"
 
 namespace ladder {
@@ -53,60 +53,15 @@ at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) 
 at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const at::ScalarType type = q.scalar_type();
   if (!q.is_cpu() || !is_16_bit(type)) return fused(q, k, v);
-  if (attention_path(type) == AttentionPath::kWrittenOut) return written_out(q, k, v);
+  if (attention_path(format_of(type)) == AttentionPath::kWrittenOut) return written_out(q, k, v);
   return fused(widened(q), widened(k), widened(v)).to(type);
 }
 
 }  // namespace
 
-AttentionPath attention_path(at::ScalarType type) {
-  if (!is_16_bit(type)) return AttentionPath::kFused;
-  return has_instructions_for(type) ? AttentionPath::kWrittenOut : AttentionPath::kWidened;
-}
-
-std::vector<AttentionPath> attention_paths(at::ScalarType type, at::Device device) {
-  if (device.is_cuda()) return {AttentionPath::kOnGpu};
-  if (!is_16_bit(type)) return {AttentionPath::kFused};
-  if (type == at::kHalf) return {AttentionPath::kWidened};  // no CPU has instructions that we use
-  return {AttentionPath::kWidened, AttentionPath::kWrittenOut};
-}
-
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const at::Tensor mixed = mix(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));
   return mixed.transpose(1, 2).reshape({q.size(0), q.size(1), -1});
-}
-
-// Queries, keys and values. Norms of the first two also what came in, and one number each. The
-// fused kernel also its output, which is the result itself in fp32, and one log-sum per head, all in
-// fp32 if 16 bits are widened for it; the one that is written out all probabilities. A GPU's kernels
-// copy heads whose channels are no multiple of 8, and in fp32 each query's shared keys and values.
-std::int64_t saved_bytes_of_attention(const ModelOptions& options, AttentionPath path) {
-  const std::int64_t H = options.heads, K = options.kv_heads, d = head_channels_of(options);
-  const std::int64_t A = H * d, qkv = A + 2 * d * K, e = options.precision.param_bytes();
-  const QkNorm qk_norm = traits_of(options.family).qk_norm();
-  const std::int64_t norms =
-      qk_norm == QkNorm::kNone ? 0
-                               : e * d * (H + K) + 4 * (qk_norm == QkNorm::kOfEachHead ? H + K : 2);
-  switch (path) {
-    case AttentionPath::kFused:
-      return norms + 4 * (qkv + H);
-    case AttentionPath::kWidened:
-      return norms + 4 * (qkv + A + H);
-    case AttentionPath::kWrittenOut:
-      return norms + e * (qkv + H * options.context);
-    case AttentionPath::kOnGpu: {
-      const std::int64_t padded = d % 8 == 0 ? 0 : (d + 7) / 8 * 8 * (2 * H + 2 * K);
-      return norms + e * (qkv + padded + (e == 4 && K < H ? 2 * A : 0)) + 4 * H;
-    }
-  }
-  throw CheckError("attention: no such path");
-}
-
-std::int64_t working_bytes_of_attention(const ModelOptions& options, AttentionPath path) {
-  const std::int64_t A = query_channels_of(options), e = options.precision.param_bytes();
-  const std::int64_t probabilities =
-      path == AttentionPath::kWrittenOut ? options.heads * options.context : 0;
-  return 2 * e * probabilities + 4 * 7 * A;
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x) const {
@@ -117,13 +72,13 @@ at::Tensor Attention::operator()(const at::Tensor& x) const {
 }
 
 // Queries, keys and values lie as in the model.
-std::string attention_backend(const ModelOptions& model, at::Device device) {
+std::string attention_backend(const ModelOptions& model, Device device) {
   const std::unique_ptr<Family> family = family_of(model);
   const std::int64_t T = model.context, H = model.heads, K = family->options().kv_heads;
   const std::int64_t d = head_channels_of(model);
   const auto empty = [&](std::int64_t num_heads) {
     return at::empty({1, T, num_heads * d},
-                     at::TensorOptions().dtype(model.precision.params).device(device))
+                     at::TensorOptions().dtype(to_torch(model.precision.params)).device(to_torch(device)))
         .set_requires_grad(true);
   };
   std::vector<at::Tensor> parts = family->traits().has_joint_qkv()

@@ -150,9 +150,9 @@ TEST(BuildLayers, WhatAPlanCountsDoesNotDependOnThisCpu) {
     return layer_activations(options, /*num_rows=*/2, device, /*num_threads=*/1)[1].saved / 256;
   };
   EXPECT_EQ(saved(at::kCPU), 4 * (16 * 128 + 4 + 4));
-  options.precision.params = at::kHalf;
+  options.precision.params = NumberFormat::kFp16;
   EXPECT_EQ(saved(at::kCPU), 2 * 13 * 128 + 16 + 4 * (4 * 128 + 4));
-  options.precision.params = at::kBFloat16;
+  options.precision.params = NumberFormat::kBf16;
   EXPECT_EQ(saved(at::kCPU), 2 * 13 * 128 + 16 + 4 * (4 * 128 + 4));
   EXPECT_EQ(saved(at::kCUDA), 2 * 16 * 128 + 16 + 4 * 4);
   options.heads = 16;  // the probabilities are more

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "common/core/check.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
 #include "common/testing/closeness.hpp"
 

@@ -7,12 +7,11 @@
 // A piece is never in the middle of a head's channels: its length is a multiple of a grain.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "common/core/unit.hpp"
+#include "common/core/unit_shape.hpp"
 
 namespace ladder {
 
@@ -31,13 +30,10 @@ Cut cut_rows(std::int64_t rows, std::int64_t columns, std::int64_t grain);
 
 // Part `index` of `total` of a tensor of this name and shape. part_begin() deals its grains, so parts
 // differ by one at most.
-TensorPart part_of(const std::string& whole, at::IntArrayRef shape, const Cut& cut, int index,
-                   int total);
+TensorPart part_of(const std::string& whole, const std::vector<std::int64_t>& shape, const Cut& cut,
+                   int index, int total);
 
-// Where the part is in the whole, in the same memory: [outer, its own n, inner].
-at::Tensor place_of(const TensorPart& part, const at::Tensor& whole);
-
-// A contiguous copy of it, of the whole's shape but for the dimension that is cut.
-at::Tensor piece_of(const TensorPart& part, const at::Tensor& whole);
+// The shape of a part: the whole's but for the dimension that is cut.
+std::vector<std::int64_t> shape_of_piece(const TensorPart& part);
 
 }  // namespace ladder

@@ -1,16 +1,11 @@
 #include "common/model/family.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "common/core/check.hpp"
 #include "common/core/listed.hpp"
-#include "common/core/seed.hpp"
-#include "common/model/modules.hpp"
 #include "common/model/rope_scaling.hpp"
 
 namespace ladder {
@@ -142,85 +137,19 @@ Family::Family(const ModelOptions& options)
     options_.mlp_channels = default_mlp_channels(options.channels, traits_.mlp_matrices());
 }
 
-at::Tensor ParameterMaker::normal(Unit& unit, const std::string& name, at::IntArrayRef shape,
-                                  double std) const {
-  return add(unit, name, drawn(name, shape, std));
-}
-
-std::vector<at::Tensor> ParameterMaker::normal(Unit& unit, const std::string& name,
-                                               at::IntArrayRef shape, const Cut& cut,
-                                               const Parts& parts, double std) const {
-  return add_parts(unit, name, drawn(name, shape, std), cut, parts);
-}
-
-std::vector<at::Tensor> ParameterMaker::constant(Unit& unit, const std::string& name,
-                                                 std::int64_t numel, const Cut& cut,
-                                                 const Parts& parts, double value) const {
-  return add_parts(unit, name, empty({numel}).fill_(value), cut, parts);
-}
-
-at::Tensor ParameterMaker::drawn(const std::string& name, at::IntArrayRef shape, double std) const {
-  at::Tensor tensor = empty(shape);
-  if (!tensor.is_meta()) {
-    tensor.normal_(0.0, std, at::make_generator<at::CPUGeneratorImpl>(derive_seed(seed_, name)));
-  }
-  return tensor;
-}
-
-std::vector<at::Tensor> ParameterMaker::add_parts(Unit& unit, const std::string& name,
-                                                  const at::Tensor& whole, const Cut& cut,
-                                                  const Parts& parts) const {
-  if (parts.total == 1) return {add(unit, name, whole)};
-  std::vector<at::Tensor> leaves;
-  for (int index = parts.first; index < parts.first + parts.own; ++index) {
-    const TensorPart part = part_of(name, whole.sizes(), cut, index, parts.total);
-    const std::string own_name = concat(name, "#", index);
-    leaves.push_back(add(unit, own_name, piece_of(part, whole)));
-    unit.parts[own_name] = part;
-  }
-  return leaves;
-}
-
-at::Tensor ParameterMaker::constant(Unit& unit, const std::string& name, std::int64_t numel,
-                                    double value) const {
-  return add(unit, name, empty({numel}).fill_(value));
-}
-
-at::Tensor ParameterMaker::empty(at::IntArrayRef shape) const {
-  return at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(device_));
-}
-
-// Rounds initial values, which are the same in every precision.
-at::Tensor ParameterMaker::add(Unit& unit, const std::string& name,
-                               const at::Tensor& values) const {
-  const Precision& precision = options_.precision;
-  at::Tensor leaf = values.to(precision.params).set_requires_grad(true);
-  if (precision.grads != precision.params) leaf.set_grad_dtype(precision.grads);
-  unit.tensors.push_back({name, leaf});
-  return leaf;
-}
-
 double residual_std(const ModelOptions& options) {
   return kInitStd / std::sqrt(2.0 * static_cast<double>(options.layers));
 }
 
-TokenEmbedding Family::token_embedding(const ParameterMaker& make, Unit& unit,
-                                       const Parts& parts) const {
+ParameterShape Family::token_embedding() const {
   const std::int64_t V = options_.vocab_size, C = options_.channels;
-  return {make.normal(unit, traits_.embedding_name(), {V, C}, cut_rows(V, C, 1), parts),
-          {parts, V}};
+  return {traits_.embedding_name(), {V, C}, cut_rows(V, C, /*grain=*/1), kInitStd};
 }
 
-at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
-  if (parts.total == 1) return look_up(weights[0], tokens);
-  const auto part = [&](int i) {
-    const auto index = static_cast<std::size_t>(i);
-    const std::int64_t num_tokens = weights[index].size(0);
-    const at::Tensor own = tokens - parts.begin(parts.first + i);
-    const at::Tensor is_other = own.lt(0).logical_or_(own.ge(num_tokens)).unsqueeze(-1);
-    return look_up(weights[index], own.clamp(0, num_tokens - 1)).masked_fill(is_other, 0);
-  };
-  return from_parts(tree_sum(0, parts.own, part, std::plus<at::Tensor>()), parts);
+ParameterShape Family::head() const {
+  ParameterShape weight = token_embedding();
+  if (!options_.tie_embeddings) weight.name = "lm_head.weight";
+  return weight;
 }
 
 // A product saves its input, which queries, keys and values share; GELU saves its input, too, and

@@ -1,13 +1,12 @@
-// What is particular to a family of models: its layers, what they cost, and how other programs
-// write them down.
+// What is particular to a family of models: its parameters, what its layers cost, and how other
+// programs write them down. Nothing here needs a tensor; family_layers.hpp computes with them.
 //
-// build_layers.cpp has what all families share: the walk over the list of layers, the token
+// unit_shapes.hpp has what all families share: the walk over the list of layers, the token
 // embedding, and the head's weight, tied or not. A new family is a file like gpt2.cpp with a Family
-// and its FamilyTraits, or another class in llama_traits.cpp; a value of ModelFamily; and its row in
-// family.cpp. If one of them is missing, or a trait, the compiler or the linker says so.
+// and its FamilyTraits, or another class in llama_traits.cpp; a value of ModelFamily; its row in
+// family.cpp; and its layers, as in gpt2_layers.cpp. If one of them is missing, or a trait, the
+// compiler or the linker says so.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
@@ -16,53 +15,11 @@
 #include <vector>
 
 #include "common/core/json.hpp"
-#include "common/model/attention.hpp"
-#include "common/model/cut.hpp"
-#include "common/model/model.hpp"
+#include "common/model/attention_path.hpp"
 #include "common/model/model_options.hpp"
-#include "common/model/parts.hpp"
+#include "common/model/parameter_shape.hpp"
 
 namespace ladder {
-
-inline constexpr double kInitStd = 0.02;
-
-// Creates the parameters of one model, each from its own random stream, and lists them in a unit.
-class ParameterMaker {
- public:
-  // Lifetime: `options` outlives this.
-  ParameterMaker(std::uint64_t seed, at::Device device, const ModelOptions& options)
-      : seed_(seed), device_(device), options_(options) {}
-
-  // N(0, std), from the stream of this name.
-  at::Tensor normal(Unit& unit, const std::string& name, at::IntArrayRef shape,
-                    double std = kInitStd) const;
-  at::Tensor constant(Unit& unit, const std::string& name, std::int64_t numel, double value) const;
-  // This process's parts of such tensors, cut like this, with the values that they have in the
-  // whole. One part is the tensor itself.
-  std::vector<at::Tensor> normal(Unit& unit, const std::string& name, at::IntArrayRef shape,
-                                 const Cut& cut, const Parts& parts, double std = kInitStd) const;
-  std::vector<at::Tensor> constant(Unit& unit, const std::string& name, std::int64_t numel,
-                                   const Cut& cut, const Parts& parts, double value) const;
-
- private:
-  at::Tensor drawn(const std::string& name, at::IntArrayRef shape, double std) const;
-  at::Tensor empty(at::IntArrayRef shape) const;
-  std::vector<at::Tensor> add_parts(Unit& unit, const std::string& name, const at::Tensor& whole,
-                                    const Cut& cut, const Parts& parts) const;
-  at::Tensor add(Unit& unit, const std::string& name, const at::Tensor& values) const;
-
-  std::uint64_t seed_;
-  at::Device device_;
-  const ModelOptions& options_;
-};
-
-// Looks up tokens [...] int64 in parts of a vocabulary: [..., C]. A part has the rows of its own
-// tokens, and adds zeros for others.
-struct TokenEmbedding {
-  std::vector<at::Tensor> weights;  // [V, C], or this process's parts of it
-  VocabParts parts;
-  at::Tensor operator()(const at::Tensor& tokens) const;
-};
 
 // The standard deviation of the projections back into the residual stream, which add up over 2L of
 // them.
@@ -113,8 +70,7 @@ class FamilyTraits {
   bool has_rotary_positions() const { return *positions_name() == '\0'; }
 };
 
-// Layers that it makes have no names yet. They may share what the object makes for all of them, so
-// a model's layers come from one object. Costs are per token.
+// What depends on the shape. Costs are per token.
 class Family {
  public:
   virtual ~Family() = default;
@@ -123,18 +79,13 @@ class Family {
   const ModelOptions& options() const { return options_; }
   const FamilyTraits& traits() const { return traits_; }
 
-  TokenEmbedding token_embedding(const ParameterMaker& make, Unit& unit, const Parts& parts) const;
-
-  // Maps tokens [B, T] int64 to [B, T, C]. `weights` are this process's parts of the token embedding
-  // [V, C], wherever its unit lists them.
-  struct Embedding {
-    Layer layer;
-    std::vector<at::Tensor> weights;
-  };
-  virtual Embedding embedding(const ParameterMaker& make, const Parts& parts) const = 0;
-  virtual Layer block(const ParameterMaker& make, std::int64_t index, const Parts& parts) const = 0;
-  // What stands between the last block and the head's product, from [B, T, C] to [B, T, C].
-  virtual Layer final_norm(const ParameterMaker& make, const Parts& parts) const = 0;
+  // The parameters of each layer. Those of the embedding begin with the token embedding [V, C].
+  virtual ParameterShapes embedding() const { return {token_embedding()}; }
+  virtual ParameterShapes block(std::int64_t index) const = 0;
+  // Of what is between the last block and the head's product.
+  virtual ParameterShapes final_norm() const = 0;
+  ParameterShape token_embedding() const;
+  ParameterShape head() const;  // its weight [V, C]; if it is tied, the token embedding
 
   std::int64_t saved_bytes_of_block(AttentionPath path) const;  // until backward
   std::int64_t saved_bytes_of_norm() const;                     // until backward

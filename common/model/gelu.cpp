@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/gelu_loops.hpp"
 
 namespace ladder {

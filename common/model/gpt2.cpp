@@ -1,121 +1,55 @@
 // GPT-2 (Radford et al. 2019): pre-norm blocks, GELU, learned positions, biases everywhere.
 
-#include <ATen/ops/arange.h>
-
 #include <algorithm>
 
 #include "common/core/check.hpp"
-#include "common/core/cuda_device.hpp"
-#include "common/model/attention.hpp"
 #include "common/model/config_reader.hpp"
 #include "common/model/family.hpp"
 
 namespace ladder {
 namespace {
 
-struct Gpt2Embedding {
-  TokenEmbedding wte;
-  at::Tensor wpe;  // [context, C] of positions
-
-  at::Tensor operator()(const at::Tensor& tokens) const {  // [B, T] int64 -> [B, T, C]
-    const at::Tensor x = wte(to_device(tokens, wpe.device()));
-    const std::int64_t T = tokens.size(1);
-    if (wte.parts.total == 1) return x + wpe.slice(/*dim=*/0, 0, T);
-    const auto add = [T](const at::Tensor& rows, const auto& weights, std::int64_t first) {
-      const at::Tensor positions =
-          at::arange(first, first + rows.size(0), rows.options().dtype(at::kLong)).remainder(T);
-      return rows + look_up(weights[0], positions);
-    };
-    return over_rows(wte.parts, x, {wpe}, add);
-  }
-};
-
-struct Mlp {
-  Linear c_fc;    // [C] -> [M], 4C as a rule, or some of these channels
-  Linear c_proj;  // [M] -> [C]
-  GeluForm form;
-
-  at::Tensor operator()(const at::Tensor& x) const { return c_proj(gelu(c_fc, x, form)); }
-};
-
-struct Gpt2Block {
-  InRows<LayerNorm> ln_1;
-  InParts<Attention> attn;
-  InRows<LayerNorm> ln_2;
-  InParts<Mlp> mlp;
-
-  at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
-    if (attn.parts.total > 1) {
-      const at::Tensor y = x + attn(ln_1(x));
-      return y + mlp(ln_2(y));
-    }
-    const auto [skip, n] = ln_1.module.fork(x);
-    const auto [y, m] = ln_2.module.fork(skip, attn(n));
-    return y + mlp(m);
-  }
-};
-
 class Gpt2 final : public Family {
  public:
   explicit Gpt2(const ModelOptions& options) : Family(options) {}
 
-  Embedding embedding(const ParameterMaker& make, const Parts& parts) const override {
-    const std::int64_t C = options_.channels;
-    Layer layer;
-    const TokenEmbedding wte = token_embedding(make, layer.unit, parts);
-    layer.forward = Gpt2Embedding{
-        wte, make.normal(layer.unit, traits().positions_name(), {options_.context, C})};
-    return {layer, wte.weights};
+  ParameterShapes embedding() const override {
+    return {token_embedding(),
+            {traits().positions_name(), {options_.context, options_.channels}, {}, kInitStd}};
   }
 
-  Layer block(const ParameterMaker& make, std::int64_t index, const Parts& parts) const override {
+  // Each part has columns of the first product and its bias, and rows of the second one. The second
+  // bias is added once: to the sum, if there is one.
+  ParameterShapes block(std::int64_t index) const override {
     const std::int64_t C = options_.channels, M = options_.mlp_channels;
     const std::int64_t d = C / options_.heads;
     const std::string h = concat("h.", index, ".");
-    const double residual = residual_std(options_);
-    Layer layer;
-    // Each part has columns of the first product and its bias, and rows of the second one. The
-    // second bias is added once: to the sum, if there is one.
+    ParameterShapes shapes;
     const auto columns = [&](const std::string& name, std::int64_t num_matrices, std::int64_t n,
                              std::int64_t grain) {
       const std::int64_t out = num_matrices * n;
-      const auto weights = make.normal(layer.unit, h + name + ".weight", {C, out},
-                                       cut_columns(C, out, grain, num_matrices), parts);
-      const auto biases = make.constant(layer.unit, h + name + ".bias", out,
-                                        cut_columns(1, out, grain, num_matrices), parts, 0);
-      std::vector<Linear> linears;
-      for (std::size_t part = 0; part < weights.size(); ++part)
-        linears.push_back({weights[part], biases[part], options_.products});
-      return linears;
+      shapes.push_back({h + name + ".weight", {C, out}, cut_columns(C, out, grain, num_matrices),
+                        kInitStd});
+      shapes.push_back({h + name + ".bias", {out}, cut_columns(1, out, grain, num_matrices)});
     };
     const auto rows = [&](const std::string& name, std::int64_t n, std::int64_t grain) {
-      const auto weights = make.normal(layer.unit, h + name + ".weight", {n, C},
-                                       cut_rows(n, C, grain), parts, residual);
-      const at::Tensor bias = make.constant(layer.unit, h + name + ".bias", C, 0), none;
-      std::vector<Linear> linears;
-      for (const at::Tensor& weight : weights)
-        linears.push_back({weight, parts.total == 1 ? bias : none, options_.products});
-      return std::pair(linears, parts.total == 1 ? none : bias);
+      shapes.push_back({h + name + ".weight", {n, C}, cut_rows(n, C, grain),
+                        residual_std(options_)});
+      shapes.push_back({h + name + ".bias", {C}});
     };
-    const LayerNorm ln_1 = norm(make, layer.unit, h + "ln_1");
-    const std::vector<Linear> c_attn = columns("attn.c_attn", 3, C, d);
-    const auto [attn_proj, attn_bias] = rows("attn.c_proj", C, d);
-    const LayerNorm ln_2 = norm(make, layer.unit, h + "ln_2");
-    const std::vector<Linear> c_fc = columns("mlp.c_fc", 1, M, 1);
-    const auto [mlp_proj, mlp_bias] = rows("mlp.c_proj", M, 1);
-    Gpt2Block block = {{ln_1, parts}, {{}, attn_bias, parts}, {ln_2, parts}, {{}, mlp_bias, parts}};
-    for (std::size_t part = 0; part < c_attn.size(); ++part) {
-      block.attn.own.push_back({c_attn[part], attn_proj[part], d});
-      block.mlp.own.push_back({c_fc[part], mlp_proj[part], options_.gelu});
-    }
-    layer.forward = block;
-    return layer;
+    add_norm(shapes, h + "ln_1");
+    columns("attn.c_attn", 3, C, d);
+    rows("attn.c_proj", C, d);
+    add_norm(shapes, h + "ln_2");
+    columns("mlp.c_fc", 1, M, 1);
+    rows("mlp.c_proj", M, 1);
+    return shapes;
   }
 
-  Layer final_norm(const ParameterMaker& make, const Parts& parts) const override {
-    Layer layer;
-    layer.forward = InRows<LayerNorm>{norm(make, layer.unit, "ln_f"), parts};
-    return layer;
+  ParameterShapes final_norm() const override {
+    ParameterShapes shapes;
+    add_norm(shapes, "ln_f");
+    return shapes;
   }
 
   // The gradient of the residual stream; two of the MLP, or of queries, keys and values.
@@ -127,9 +61,9 @@ class Gpt2 final : public Family {
   }
 
  private:
-  LayerNorm norm(const ParameterMaker& make, Unit& unit, const std::string& name) const {
-    return {make.constant(unit, name + ".weight", options_.channels, 1.0),
-            make.constant(unit, name + ".bias", options_.channels, 0.0), options_.norm_eps};
+  void add_norm(ParameterShapes& shapes, const std::string& name) const {
+    shapes.push_back({.name = name + ".weight", .shape = {options_.channels}, .value = 1});
+    shapes.push_back({.name = name + ".bias", .shape = {options_.channels}});
   }
 };
 

@@ -13,7 +13,7 @@
 #include <numeric>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/recipes.hpp"
 
 namespace ladder {

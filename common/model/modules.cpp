@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/gelu.hpp"
 #include "common/model/recipes.hpp"
 #include "common/model/weight_gradients.hpp"

@@ -15,9 +15,10 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/core/tree_sum.hpp"
 #include "common/model/build_layers.hpp"
-#include "common/model/cut.hpp"
+#include "common/model/pieces.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/expect_throws.hpp"
 
@@ -268,7 +269,7 @@ TEST(ModelInParts, HasTheSameBitsHoweverManyComputeIt) {
   for (const Case& of : kCases) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       ModelOptions options = shape_of(of, 4);
-      options.precision.params = type;
+      options.precision.params = format_of(type);
       const Model alone = build_layers(options, kSeed);
       const at::Tensor wanted = backward(alone, tokens, 0, 61);
       const auto wanted_gradients = [&] {

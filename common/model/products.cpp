@@ -5,7 +5,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/find_operator.hpp"
 
 namespace ladder {
@@ -32,8 +32,8 @@ Products faster_products() {
   return is_onednn_faster ? Products::kOneDnn : Products::kBlas;
 }
 
-bool has_instructions_for(at::ScalarType type) {
-  if (!is_16_bit(type)) return true;
+bool has_instructions_for(NumberFormat format) {
+  if (!is_16_bit(format)) return true;
   static const bool has_bf16 = [] {
     const auto capabilities = at::cpu::get_cpu_capabilities();
     const auto has = [&](const char* name) {
@@ -42,7 +42,11 @@ bool has_instructions_for(at::ScalarType type) {
     };
     return has("avx512_bf16") || has("amx_bf16");
   }();
-  return type == at::kBFloat16 && has_bf16;
+  return format == NumberFormat::kBf16 && has_bf16;
+}
+
+std::string cpu_capability() {
+  return at::get_cpu_capability();
 }
 
 at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Tensor& weight,
@@ -54,11 +58,15 @@ at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Te
     return onednn->call(x, is_dense ? weight : weight.contiguous(), bias, "none",
                         c10::List<std::optional<at::Scalar>>(), "");
   }
-  if (x.is_cpu() && !has_instructions_for(x.scalar_type())) {
+  if (x.is_cpu() && is_16_bit(x.scalar_type()) && !has_instructions_for(format_of(x.scalar_type()))) {
     const auto wide_bias = bias ? std::optional(widened(*bias)) : std::nullopt;
     return times_transposed(products, widened(x), widened(weight), wide_bias).to(x.scalar_type());
   }
   return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
+}
+
+at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Tensor& weight) {
+  return times_transposed(products, x, weight, std::nullopt);
 }
 
 }  // namespace ladder

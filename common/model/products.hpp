@@ -1,9 +1,14 @@
 // Products of matrices, and who multiplies them on a CPU.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <optional>
+#include <string>
+
+#include "common/core/precision.hpp"
+
+namespace at {
+class Tensor;
+}
 
 namespace ladder {
 
@@ -20,12 +25,15 @@ enum class Products { kOneDnn, kBlas };
 // ATEN_CPU_CAPABILITY=avx2 in the environment has its say here as well.
 Products faster_products();
 
-// Whether this CPU multiplies numbers of this type without widening them to fp32 first: bf16 with
-// AVX512-BF16 or AMX, fp16 never, anything wider always. Sums of products are in fp32 in any case.
-bool has_instructions_for(at::ScalarType type);
+// Whether this CPU multiplies such numbers without widening them to fp32 first: bf16 with AVX512-BF16
+// or AMX, fp16 never, fp32 always. Sums of products are in fp32 in any case.
+bool has_instructions_for(NumberFormat format);
+
+std::string cpu_capability();  // what libtorch calls this CPU's instructions: "AVX512"
 
 // x [M, K] times the transpose of weight [N, K], plus bias [N].
 at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias = {});
+                            const std::optional<at::Tensor>& bias);
+at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Tensor& weight);
 
 }  // namespace ladder

@@ -11,6 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/core/trace.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/model/family.hpp"
@@ -81,7 +82,7 @@ TEST(Recompute, GivesTheSameBits) {
     const auto with = [&](Recompute recompute) {
       ModelOptions options = shape(recompute, family);
       options.tie_embeddings = is_tied;
-      options.precision.params = type;
+      options.precision.params = format_of(type);
       if (family == ModelFamily::kGpt2 && frozen == 0) options.gelu = GeluForm::kExact;
       return gradients(options, freezes[frozen], is_halved);
     };
@@ -226,7 +227,7 @@ TEST(Recompute, HoldsTheInputsAndOneBlock) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       SCOPED_TRACE(concat(traits_of(family).name(), " in ", at::toString(type)));
       ModelOptions options = shape(Recompute::kNone, family);
-      options.precision.params = type;
+      options.precision.params = format_of(type);
       const auto kept = [&](Recompute recompute, std::int64_t num_layers) {
         ModelOptions more = options;
         more.layers = num_layers;

@@ -13,6 +13,7 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_launch.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/on_gpu.hpp"
 #include "common/optim/quanta.hpp"
@@ -93,7 +94,7 @@ void ExactSums::cover(const FlatLayout& whole, const std::vector<NamedTensor>& l
   }
   const MemoryScope scope(MemoryCategory::kOther, "quanta");
   quanta_ = at::full({num_blocks}, std::ldexp(1.0, kFirstExponent), at::kFloat);
-  scaled_ = quanta_.to(whole.device);  // on a CPU, the same tensor
+  scaled_ = quanta_.to(to_torch(whole.device));  // on a CPU, the same tensor
   for (const auto& [name, leaf] : leaves) {
     if (!leaf.requires_grad()) continue;
     hooked_.push_back({leaf, leaf.register_hook([this, name](const at::Tensor& summand) {

@@ -28,11 +28,10 @@
 
 #include "common/core/unit.hpp"
 #include "common/optim/flat_layout.hpp"
+#include "common/optim/options.hpp"
 #include "common/optim/quanta.hpp"
 
 namespace ladder {
-
-enum class SumMode { kOrdered, kExact };
 
 // The quanta of a whole model, for gradients without a loss scale: so another precision, or another
 // scale, can go on with them. Memory: 4 bytes per block, and as much again under a scale, counted as

@@ -1,7 +1,6 @@
 #include "common/optim/flat_layout.hpp"
 
-#include <ATen/core/Tensor.h>
-
+#include <functional>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -13,29 +12,6 @@ namespace {
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
-}
-
-// What the first trainable tensor has; a frozen one has no gradient, and so no type of it.
-Precision precision_of(const std::vector<Unit>& units) {
-  Precision precision;
-  for (const Unit& unit : units) {
-    for (const auto& [name, tensor] : unit.tensors) {
-      precision = {tensor.scalar_type(), tensor.grad_dtype().value_or(tensor.scalar_type())};
-      if (tensor.requires_grad()) return precision;
-    }
-  }
-  return precision;
-}
-
-bool fits(const at::Tensor& tensor, const Precision& precision) {
-  return tensor.scalar_type() == precision.params &&
-         (!tensor.requires_grad() ||
-          tensor.grad_dtype().value_or(precision.params) == precision.grads);
-}
-
-std::optional<TensorPart> part_of(const Unit& unit, const std::string& name) {
-  const auto part = unit.parts.find(name);
-  return part == unit.parts.end() ? std::nullopt : std::optional(part->second);
 }
 
 // The gap belongs to the tensor before it.
@@ -64,30 +40,27 @@ FlatLayout in_fp32(FlatLayout layout) {
   return layout;
 }
 
-FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple,
-                            at::Device device) {
+FlatLayout plan_flat_layout(const std::vector<UnitShape>& units, const Precision& precision,
+                            std::int64_t unit_multiple, Device device) {
   check(unit_multiple >= 1, "plan_flat_layout: the unit multiple is ", unit_multiple,
         ", it must be at least 1");
   FlatLayout layout;
   std::set<std::string> names;
-  layout.precision = precision_of(units);
+  layout.precision = precision;
   layout.device = device;
-  for (const Unit& unit : units) {
+  for (const UnitShape& unit : units) {
     const std::int64_t unit_start = layout.numel;
     int section = -1;
-    for (const auto& [name, tensor] : unit.tensors) {
-      const std::optional<TensorPart> part = part_of(unit, name);
+    for (const auto& [name, shape, is_trainable, part] : unit.tensors) {
       if (part && std::exchange(section, part->index) != part->index)
         start_section(layout, unit_start);
       check(names.insert(name).second, "plan_flat_layout: two tensors are named '", name, "'");
-      check(fits(tensor, layout.precision), "plan_flat_layout: '", name, "' is ",
-            tensor.scalar_type(), " or has another type of gradient, but other tensors are ",
-            layout.precision.params);
-      const std::int64_t padded = round_up(tensor.numel(), layout.alignment());
-      layout.tensors.push_back({name, tensor.sizes().vec(), layout.numel, tensor.numel(), padded,
-                                tensor.requires_grad(), part});
+      const std::int64_t numel =
+          std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+      const std::int64_t padded = round_up(numel, layout.alignment());
+      layout.tensors.push_back({name, shape, layout.numel, numel, padded, is_trainable, part});
       layout.numel += padded;
-      layout.num_parameters += tensor.numel();
+      layout.num_parameters += numel;
     }
     const std::int64_t multiple = std::lcm(unit_multiple, layout.alignment());
     layout.numel = unit_start + round_up(layout.numel - unit_start, multiple);

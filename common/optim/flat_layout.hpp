@@ -14,23 +14,31 @@
 // all figures of memory and traffic.
 #pragma once
 
-#include <c10/core/Device.h>
-#include <c10/core/TensorOptions.h>
-
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/core/device.hpp"
 #include "common/core/precision.hpp"
-#include "common/core/unit.hpp"
+#include "common/core/unit_shape.hpp"
+
+namespace c10 {
+struct TensorOptions;
+}
 
 namespace ladder {
+
+struct Unit;  // unit.hpp
 
 inline constexpr std::int64_t kTensorAlignmentBytes = 64;
 inline constexpr std::int64_t kTensorAlignmentBytesOnGpu = 256;
 inline constexpr std::int64_t kNormBlock = 1024;  // elements (norm.hpp)
+// The blocks of a piece; the last one may be shorter.
+inline std::int64_t num_norm_blocks(std::int64_t numel) {
+  return (numel + kNormBlock - 1) / kNormBlock;
+}
 
 struct FlatTensor {
   std::string name;
@@ -54,11 +62,9 @@ struct FlatLayout {
   std::int64_t numel = 0;           // of the whole buffer, padding included
   std::int64_t num_parameters = 0;  // without padding
   Precision precision = {};
-  at::Device device = at::kCPU;    // where buffers with this layout are allocated
+  Device device = {};              // where buffers with this layout are allocated
   std::int64_t alignment() const;  // of the tensors' starts, in elements
-  at::TensorOptions buffer(at::ScalarType type) const {
-    return at::TensorOptions().dtype(type).device(device);
-  }
+  c10::TensorOptions buffer(NumberFormat format) const;
 };
 
 // The tensors that are parts of larger ones, by their names.
@@ -67,11 +73,15 @@ std::map<std::string, TensorPart> parts_of(const FlatLayout& layout);
 // The same places for values that are all fp32.
 FlatLayout in_fp32(FlatLayout layout);
 
-// Plans the layout of these units. Reads only the tensors' names, shapes and types, so they may be
-// on the meta device; what a tensor's gradient is stored as is its own grad_dtype(). Buffers will
-// be on `device`. Throws CheckError for a duplicate name, tensors of different types, or a
-// unit_multiple below 1.
+// Plans the layout of these units, whose tensors are all stored with this precision. Buffers will be
+// on `device`. Throws CheckError for a duplicate name, or a unit_multiple below 1.
+FlatLayout plan_flat_layout(const std::vector<UnitShape>& units, const Precision& precision,
+                            std::int64_t unit_multiple = 1, Device device = {});
+
+// The same for units with tensors. Reads only the tensors' names, shapes and types, so they may be
+// on the meta device; what a tensor's gradient is stored as is its own grad_dtype(). Also throws
+// CheckError for tensors of different types.
 FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple = 1,
-                            at::Device device = at::kCPU);
+                            Device device = {});
 
 }  // namespace ladder

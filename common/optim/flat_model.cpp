@@ -6,13 +6,14 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/core/torch_types.hpp"
 
 namespace ladder {
 namespace {
 
-at::Tensor zeros_under(MemoryCategory category, const FlatLayout& layout, at::ScalarType type) {
+at::Tensor zeros_under(MemoryCategory category, const FlatLayout& layout, NumberFormat format) {
   const MemoryScope scope(category);
-  at::Tensor flat = at::empty({layout.numel}, layout.buffer(type));
+  at::Tensor flat = at::empty({layout.numel}, layout.buffer(format));
   if (flat.is_cpu())
     prefer_huge_pages(flat.mutable_data_ptr(), static_cast<std::int64_t>(flat.nbytes()));
   return flat.zero_();
@@ -22,7 +23,53 @@ at::Tensor view_of(const at::Tensor& flat, const FlatTensor& tensor) {
   return flat.narrow(0, tensor.start, tensor.numel).view(tensor.shape);
 }
 
+// What the first trainable tensor has; a frozen one has no gradient, and so no type of it.
+Precision precision_of(const std::vector<Unit>& units) {
+  Precision precision;
+  for (const Unit& unit : units) {
+    for (const auto& [name, tensor] : unit.tensors) {
+      precision = {format_of(tensor.scalar_type()),
+                   format_of(tensor.grad_dtype().value_or(tensor.scalar_type()))};
+      if (tensor.requires_grad()) return precision;
+    }
+  }
+  return precision;
+}
+
+bool fits(const at::Tensor& tensor, const Precision& precision) {
+  const at::ScalarType params = to_torch(precision.params);
+  return tensor.scalar_type() == params &&
+         (!tensor.requires_grad() ||
+          tensor.grad_dtype().value_or(params) == to_torch(precision.grads));
+}
+
+std::optional<TensorPart> part_of(const Unit& unit, const std::string& name) {
+  const auto part = unit.parts.find(name);
+  return part == unit.parts.end() ? std::nullopt : std::optional(part->second);
+}
+
 }  // namespace
+
+c10::TensorOptions FlatLayout::buffer(NumberFormat format) const {
+  return at::TensorOptions().dtype(to_torch(format)).device(to_torch(device));
+}
+
+FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple,
+                            Device device) {
+  const Precision precision = precision_of(units);
+  std::vector<UnitShape> shapes;
+  for (const Unit& unit : units) {
+    shapes.push_back({unit.name, {}});
+    for (const auto& [name, tensor] : unit.tensors) {
+      check(fits(tensor, precision), "plan_flat_layout: '", name, "' is ", tensor.scalar_type(),
+            " or has another type of gradient, but other tensors are ",
+            to_torch(precision.params));
+      shapes.back().tensors.push_back(
+          {name, tensor.sizes().vec(), tensor.requires_grad(), part_of(unit, name)});
+    }
+  }
+  return plan_flat_layout(shapes, precision, unit_multiple, device);
+}
 
 FlatModel::FlatModel(const FlatLayout& layout)
     : layout_(layout),

@@ -23,12 +23,9 @@
 #include <cstdint>
 #include <utility>
 
-namespace ladder {
+#include "common/optim/options.hpp"
 
-struct LossScaleOptions {
-  double initial = 65536;      // a power of two, 1 or more
-  std::int64_t window = 1000;  // good steps in a row after which the scale is doubled
-};
+namespace ladder {
 
 // What a checkpoint stores of it.
 struct LossScaleState {

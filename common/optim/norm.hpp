@@ -19,11 +19,6 @@
 
 namespace ladder {
 
-// The blocks of a piece; the last one may be shorter.
-inline std::int64_t num_norm_blocks(std::int64_t numel) {
-  return (numel + kNormBlock - 1) / kNormBlock;
-}
-
 // Sums of squares, one per block, of pieces that each start at a block boundary: whole units, or
 // one rank's slices of them. Pieces are [n], contiguous fp32, bf16 or fp16, all on the CPU or all
 // on one GPU, with the same bits; others throw CheckError. A piece's last block may be shorter,

@@ -51,8 +51,8 @@ TEST(BlockSumsKernel, HasTheBitsOfTheCpu) {
 TEST(OptimizerOnGpu, FollowsTheCpu) {
   at::manual_seed(9);
   const std::vector<Unit> shapes = {{"unit", {{"w", at::randn({33, 64})}, {"b", at::randn({64})}}}};
-  for (const Precision& precision : {Precision{}, Precision{at::kBFloat16, at::kFloat},
-                                     Precision{at::kBFloat16, at::kBFloat16}}) {
+  for (const Precision& precision : {Precision{}, Precision{NumberFormat::kBf16, NumberFormat::kFp32},
+                                     Precision{NumberFormat::kBf16, NumberFormat::kBf16}}) {
     FlatLayout layout = plan_flat_layout(shapes);
     layout.precision = precision;
     layout.numel = 33 * 64 + 64;

@@ -58,7 +58,7 @@ Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t sta
                      const FlatLayout& layout, const OptimizerOptions& options)
     : options_(options) {
   const Precision& precision = layout.precision;
-  const at::TensorOptions fp32 = layout.buffer(at::kFloat);
+  const at::TensorOptions fp32 = layout.buffer(NumberFormat::kFp32);
   const bool is_adamw = options.kind == OptimizerKind::kAdamW;
   const bool has_masters = precision.has_16_bit_params() && options.masters == Masters::kFp32;
   {

@@ -21,33 +21,13 @@
 #include "common/core/unit.hpp"
 #include "common/optim/flat_layout.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/optim/options.hpp"
 
 namespace ladder {
-
-enum class OptimizerKind { kAdamW, kSgd };
-
-// What remembers the part of a 16-bit parameter that 16 bits cannot hold: a master in fp32; or
-// nothing, and the updated value is rounded to the nearest 16-bit number, or stochastically: up or
-// down at random, so that it is right on average (rounding.hpp). Means nothing for fp32.
-enum class Masters { kFp32, kNone, kStochastic };
-
-struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::kAdamW;
-  double weight_decay = 0.1;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  Masters masters = Masters::kFp32;
-  std::uint64_t seed = 1;  // of stochastic rounding
-};
 
 // Start and length of what one call updates are multiples of this many elements, so that the update
 // of an element does not depend on where a buffer is cut.
 inline constexpr std::int64_t kUpdateAlignment = 16;
-
-// So many elements at a time are widened for an update, in fp32 scratch: 16-bit gradients, and 16-bit
-// parameters without masters.
-inline constexpr std::int64_t kWidePiece = 1 << 20;
 
 // A contiguous range of the flat buffer with one weight decay: neighboring tensors are updated in
 // one call. Start and length are multiples of the layout's alignment, and so of kUpdateAlignment.

@@ -64,9 +64,9 @@ at::Tensor values_of(const FlatLayout& layout, const at::Tensor& flat) {
   return at::cat(parts).to(at::kFloat);
 }
 
-constexpr Precision kBf16 = {at::kBFloat16, at::kFloat};
-constexpr Precision kAllBf16 = {at::kBFloat16, at::kBFloat16};
-constexpr Precision kFp16 = {at::kHalf, at::kFloat};
+constexpr Precision kBf16 = {NumberFormat::kBf16, NumberFormat::kFp32};
+constexpr Precision kAllBf16 = {NumberFormat::kBf16, NumberFormat::kBf16};
+constexpr Precision kFp16 = {NumberFormat::kFp16, NumberFormat::kFp32};
 
 // All ranks hold, save and send the same, so a shard that consists of padding has its masters too.
 TEST(Precision, AShardWithNothingToUpdateHasItsStateAllTheSame) {

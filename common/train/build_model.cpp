@@ -12,31 +12,14 @@ StateTensors shapes_of_parameters(const TrainOptions& options) {
   return whole_tensors(model_builder(options)(/*on_unit=*/{}, at::kMeta).leaves());
 }
 
-FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple) {
-  const Model shapes = model_builder(options)(/*on_unit=*/{}, at::kMeta);
-  return plan_flat_layout(shapes.units(), unit_multiple, options.device);
-}
-
 Model build_model(const TrainOptions& options, FlatModel& flat) {
   return model_builder(options)([&](const Unit& unit) { flat.add(unit); }, at::kCPU);
-}
-
-FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers,
-                     const Parts& parts) {
-  const Model shapes =
-      build_layers(options.model, options.seed, parts, layers, /*on_unit=*/{}, at::kMeta);
-  return plan_flat_layout(shapes.units(), /*unit_multiple=*/1, options.device);
 }
 
 Model build_model(const TrainOptions& options, const std::vector<std::int64_t>& layers,
                   const Parts& parts, FlatModel& flat) {
   return build_layers(options.model, options.seed, parts, layers,
                       [&](const Unit& unit) { flat.add(unit); });
-}
-
-TrainOptions in_fp32(TrainOptions options) {
-  options.model.precision = {};
-  return options;
 }
 
 }  // namespace ladder

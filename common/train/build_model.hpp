@@ -7,9 +7,9 @@
 
 #include "common/model/model.hpp"
 #include "common/model/parts.hpp"
-#include "common/optim/flat_layout.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
+#include "common/train/layout.hpp"
 #include "common/train/options/options.hpp"
 
 namespace ladder {
@@ -18,18 +18,6 @@ ModelBuilder model_builder(const TrainOptions& options);
 
 // Names and shapes of the model's parameters, without their memory.
 StateTensors shapes_of_parameters(const TrainOptions& options);
-
-// Where the model's tensors lie in a flat buffer; units are padded to multiples of unit_multiple
-// elements. Allocates no tensor.
-FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1);
-
-// The layout of a piece of the model: these layers of its list, in ascending order, and of what is
-// cut in them, these parts (build_layers.hpp).
-FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers,
-                     const Parts& parts);
-
-// The same options for a model that is all fp32.
-TrainOptions in_fp32(TrainOptions options);
 
 // Builds the model into `flat`, unit by unit: its tensors become views of flat.params() and keep no
 // memory of their own. Throws CheckError if the layout of `flat` differs.

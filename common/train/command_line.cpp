@@ -11,9 +11,7 @@
 #include <set>
 
 #include "common/core/check.hpp"
-#include "common/data/tokenizer_source.hpp"
 #include "common/train/options/option_table.hpp"
-#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
@@ -164,7 +162,7 @@ struct ConfigFile {
 constexpr int kAsStarted = -1;  // ranks of a dry run that does not say how many
 
 // --config, --print-config, --dry-run and the step's picture: what is asked for besides options.
-void declare_requests(CLI::App& app, const Trainer& trainer, CommandLine& line,
+void declare_requests(CLI::App& app, const Theory& theory, CommandLine& line,
                       ConfigFile& config) {
   const auto flag = [&](const char* name, bool& member, const char* help) {
     app.add_flag(name, member, help)->group("Help")->configurable(false);
@@ -191,13 +189,13 @@ void declare_requests(CLI::App& app, const Trainer& trainer, CommandLine& line,
       "show parameters, memory and tokens on RANKS ranks (default: as started), and exit");
   flag("--json", line.is_json, "with --dry-run: as JSON, with the step's plans");
   app.add_flag("--tries", line.wants_tries)->group("")->configurable(false);  // for ./ladder plan
-  if (trainer.picture) {
-    const auto read = [&line, name = trainer.picture->option](const std::string& file) {
+  if (theory.picture) {
+    const auto read = [&line, name = theory.picture->option](const std::string& file) {
       check_usage(file.empty() || file.ends_with(".json"), name, " is '", file,
                   "', it must be the name of a .json file for ./ladder trace, or nothing for text");
       line.picture_file = file;
     };
-    request(trainer.picture->option, "[FILE.json]", read, trainer.picture->help);
+    request(theory.picture->option, "[FILE.json]", read, theory.picture->help);
   }
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")
       ->check(
@@ -232,17 +230,17 @@ std::string config_text(const TrainOptions& options) {
   return text;
 }
 
-CommandLine parse_command_line(int argc, const char* const* argv, const Trainer& trainer) {
+CommandLine parse_command_line(int argc, const char* const* argv, const Theory& theory) {
   CommandLine line;
-  line.options = trainer.options;
-  line.options.step = trainer.step;
-  CLI::App app("Trains a GPT: " + trainer.step + " of Ladder. Its README.md is the lesson.",
-               trainer.step);
+  line.options = theory.options;
+  line.options.step = theory.step;
+  CLI::App app("Trains a GPT: " + theory.step + " of Ladder. Its README.md is the lesson.",
+               theory.step);
   app.allow_extras();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const OptionTable table(app, line.options);
   ConfigFile config;
-  declare_requests(app, trainer, line, config);
+  declare_requests(app, theory, line, config);
   try {
     app.parse(argc, argv);
     refuse_unknown(app);
@@ -265,25 +263,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   }
   // Any GPU that this can run on multiplies bf16 many times faster than fp32.
   if (line.options.device.is_cuda() && !line.options.given.contains("precision"))
-    line.options.model.precision.params = at::kBFloat16;
+    line.options.model.precision.params = NumberFormat::kBf16;
   check_usage(!line.is_json || line.dry_run_ranks != 0,
               "--json says how to show what --dry-run finds: add --dry-run RANKS");
   if (line.dry_run_ranks == kAsStarted) line.dry_run_ranks = num_ranks_of(line.options);
   return line;
-}
-
-void finalize(CommandLine& line) {
-  if (!line.text.empty()) return;  // --help
-  TrainOptions& options = line.options;
-  const Start start(options.output.init_from);
-  if (!line.is_question() || (!start.has_model() && needs_models_vocabulary(options.data)))
-    start.check_can_begin(options);
-  try {
-    finalize(options);
-  } catch (const UsageError&) {
-    if (!line.wants_tries) throw;  // what a try adds may be what is missing
-  }
-  if (line.should_exit) line.text = config_text(options);
 }
 
 }  // namespace ladder

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "common/train/trainer.hpp"
+#include "common/train/theory.hpp"
 
 namespace ladder {
 
@@ -16,7 +16,7 @@ struct CommandLine {
   int dry_run_ranks = 0;     // --dry-run: for how many ranks; 0: train
   bool is_json = false;      // --json: what --dry-run shows, as data
   bool wants_tries = false;  // --tries: with --dry-run, what ./ladder plan tries, as data
-  // The step's picture (Trainer): the file to write, empty for text on the terminal.
+  // The step's picture (Theory): the file to write, empty for text on the terminal.
   std::optional<std::string> picture_file;
 
   // Nothing is trained: it is only asked what the run would be.
@@ -27,7 +27,7 @@ struct CommandLine {
 // precedence. Opens no other file: finalize() (start.hpp) opens what the words name. Throws
 // UsageError naming the option, its value and the way out; for an unknown option, also the most
 // similar one that exists.
-CommandLine parse_command_line(int argc, const char* const* argv, const Trainer& trainer);
+CommandLine parse_command_line(int argc, const char* const* argv, const Theory& theory);
 
 // finalize() for a command line. What a run would start from must be there, unless it is only asked
 // what the run would be. Writes the text of --print-config.

@@ -42,7 +42,7 @@ Trainer trainer_x() {
           .train = nullptr,
           .state_bytes = nullptr,
           .sends = nullptr,
-          .picture = Trainer::Picture{"--show-level", "draw it", nullptr},
+          .picture = Theory::Picture{"--show-level", "draw it", nullptr},
           .options = {.own = step_options<LevelOptions>()}};
 }
 
@@ -103,7 +103,7 @@ TEST(Options, ASimulatedRankIsOneOfThem) {
 
 TEST(Options, OnAGpuTheDefaultIsBf16) {
   EXPECT_EQ(parse({"--device", "cuda"}).options.device, at::Device(at::kCUDA));
-  EXPECT_EQ(parse({"--device", "cuda"}).options.model.precision, (Precision{at::kBFloat16}));
+  EXPECT_EQ(parse({"--device", "cuda"}).options.model.precision, (Precision{NumberFormat::kBf16}));
   EXPECT_TRUE(parse({"--device", "cuda"}).options.data.is_pinned);
   EXPECT_FALSE(parse({}).options.data.is_pinned);
   EXPECT_EQ(parse({"--device", "cuda", "--precision", "fp32"}).options.model.precision,
@@ -366,7 +366,7 @@ TEST(Options, PrecisionReachesTheModelAndTheOptimizer) {
   const TrainOptions options = parse({"--precision", "bf16", "--grad-dtype", "bf16", "--masters",
                                       "stochastic", "--seed", "7"})
                                    .options;
-  EXPECT_EQ(options.model.precision, (Precision{at::kBFloat16, at::kBFloat16}));
+  EXPECT_EQ(options.model.precision, (Precision{NumberFormat::kBf16, NumberFormat::kBf16}));
   EXPECT_EQ(options.optimizer.masters, Masters::kStochastic);
   EXPECT_EQ(options.optimizer.seed, 7u);
   EXPECT_FALSE(needs_loss_scale(options));

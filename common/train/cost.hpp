@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "common/model/build_layers.hpp"
-#include "common/train/build_model.hpp"
+#include "common/model/model_cost.hpp"
+#include "common/train/layout.hpp"
 #include "common/train/options/options.hpp"
-#include "common/train/report/report.hpp"
+#include "common/train/report/state_bytes.hpp"
 
 namespace ladder {
 

@@ -1,22 +1,20 @@
 #include "common/train/dry_run.hpp"
 
-#include <ATen/Version.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "common/comm/mesh.hpp"
+#include "common/comm/mesh_shape.hpp"
+#include "common/core/amounts.hpp"
 #include "common/core/check.hpp"
-#include "common/core/memory_ledger.hpp"
 #include "common/data/tokenizer_source.hpp"
-#include "common/model/build_layers.hpp"
-#include "common/train/build_model.hpp"
+#include "common/model/model_cost.hpp"
+#include "common/model/products.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/layout.hpp"
 #include "common/train/memory_need.hpp"
-#include "common/train/report/console.hpp"
 #include "common/train/sends.hpp"
 #include "common/train/theory.hpp"
 
@@ -42,23 +40,23 @@ std::int64_t update_bytes(const TrainOptions& options) {
   return 2 * (precision.param_bytes() + precision.grad_bytes() + optimizer_bytes(options, 1));
 }
 
-Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_size, int rank) {
-  Json peak = to_json(trainer.peak_bytes(options, world_size, rank));
+Json stage_json(const TrainOptions& options, const Theory& theory, int world_size, int rank) {
+  Json peak = to_json(theory.peak_bytes(options, world_size, rank));
   peak.erase("communication");  // it depends on timing
-  const auto working = trainer.working_bytes(options, world_size, rank);
+  const auto working = theory.working_bytes(options, world_size, rank);
   // Where steps differ, of all steps of the run together.
-  const bool is_every_step = !trainer.largest_traffic(options, world_size, rank);
+  const bool is_every_step = !theory.largest_traffic(options, world_size, rank);
   const StepsTaken steps =
       is_every_step ? full_step(options) : StepsTaken{.last = options.num_steps};
-  const std::vector<Send> plan = trainer.sends(options, steps, world_size, rank);
+  const std::vector<Send> plan = theory.sends(options, steps, world_size, rank);
   const Machines machines = machines_of(world_size, options.ranks_per_machine);
   const Json traffic = to_json(traffic_of(plan, rank, machines));
-  const OptimizerWork work = trainer.optimizer_work(options, world_size, rank);
+  const OptimizerWork work = theory.optimizer_work(options, world_size, rank);
   Json sends;
   for (const auto& [operation, counts] : traffic.items())
     if (counts["calls"] > 0) sends[operation] = counts;
   return {{"rank", rank},
-          {"holds", to_json(trainer.state_bytes(options, world_size, rank))},
+          {"holds", to_json(theory.state_bytes(options, world_size, rank))},
           {"at_most", peak},
           {"working", working ? Json(*working) : Json()},
           {"sends", sends},
@@ -69,10 +67,10 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
 }
 
 // Model and batch.
-std::string describe_step(const TrainOptions& options, const Trainer& trainer,
+std::string describe_step(const TrainOptions& options, const Theory& theory,
                           std::int64_t num_parameters, int world_size) {
   const BatchShape batch = batch_shape(options);
-  const MeshShape mesh = trainer.mesh(options, world_size);
+  const MeshShape mesh = theory.mesh(options, world_size);
   const std::int64_t num_replicas = mesh.num_replicas * batch.replicas_per_rank;
   const std::int64_t rows = batch.rows_per_sample * rows_per_step(options, mesh.num_replicas);
   std::string text = concat(options.step, " on ", count_of(world_size, "rank"), "\n");
@@ -87,23 +85,23 @@ std::string describe_step(const TrainOptions& options, const Trainer& trainer,
     text += concat("learning rate       rises until the end and never reaches --lr ", options.lr.lr,
                    ": --warmup-steps ", options.lr.warmup_steps, " of --steps ", options.num_steps,
                    "\n");
-  if (trainer.role == RankRole::kStage)
+  if (theory.role == RankRole::kStage)
     text += concat("pipeline            ", count_of(mesh.num_stages, "stage"),
                    mesh.num_tensor_ranks > 1
                        ? concat(" of ", count_of(mesh.num_tensor_ranks, "tensor rank"))
                        : "",
                    ", ", count_of(mesh.num_replicas, "replica"), "\n");
-  return text + trainer.groups(options, world_size);
+  return text + theory.groups(options, world_size);
 }
 
 // What one rank does, in the singular, and the rest of the line: {"holds", "812 bytes"}.
 using RankLines = std::vector<std::pair<std::string, std::string>>;
 
-RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
+RankLines describe_rank(const TrainOptions& options, const Theory& theory,
                         std::optional<std::int64_t> working, std::int64_t num_parameters,
                         int world_size, int rank) {
   RankLines lines;
-  const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
+  const StateBytes bytes = theory.state_bytes(options, world_size, rank);
   char per_parameter[32];
   std::snprintf(per_parameter, sizeof per_parameter, "%.3f",
                 static_cast<double>(bytes.total()) / static_cast<double>(num_parameters));
@@ -112,7 +110,7 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
       concat(bytes.total(), " bytes (", format_bytes(bytes.total()), "): parameters ",
              bytes.parameters, ", gradients ", bytes.gradients, ", optimizer ", bytes.optimizer,
              ", communication ", bytes.communication, "; ", per_parameter, " bytes per parameter"));
-  if (const StateBytes peak = trainer.peak_bytes(options, world_size, rank); peak != bytes) {
+  if (const StateBytes peak = theory.peak_bytes(options, world_size, rank); peak != bytes) {
     lines.emplace_back("at most",
                        concat("parameters ", peak.parameters, ", gradients ", peak.gradients,
                               ", optimizer ", peak.optimizer, " bytes during a step"));
@@ -121,10 +119,10 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
     lines.emplace_back(
         "needs", concat("at most ", *working, " bytes (", format_bytes(*working),
                         ") more: activations, what backward computes with, token ids, buffers"));
-  const std::optional<Traffic> largest = trainer.largest_traffic(options, world_size, rank);
+  const std::optional<Traffic> largest = theory.largest_traffic(options, world_size, rank);
   const auto average = [&](std::int64_t num_steps, BatchCounts batches) {
     const StepsTaken steps = {.last = num_steps, .batches = batches};
-    return traffic_theory(trainer, options, steps, world_size, rank).bytes_sent() / num_steps;
+    return traffic_theory(theory, options, steps, world_size, rank).bytes_sent() / num_steps;
   };
   const std::int64_t sent =
       largest ? largest->bytes_sent() : average(1, full_step(options).batches);
@@ -185,20 +183,20 @@ std::string describe_ranks(int world_size, const std::function<RankLines(int)>& 
 
 // The library that multiplies, where there is a choice.
 std::string describe_products(const TrainOptions& options) {
-  const at::ScalarType type = options.model.precision.params;
-  if (options.device.is_cuda() || (type != at::kFloat && has_instructions_for(type))) return "";
+  const NumberFormat format = options.model.precision.params;
+  if (options.device.is_cuda() || (is_16_bit(format) && has_instructions_for(format))) return "";
   return concat("products            ", to_json(options).at("products").get<std::string>(),
-                " (this CPU: ", at::get_cpu_capability(), ")\n");
+                " (this CPU: ", cpu_capability(), ")\n");
 }
 
 }  // namespace
 
-std::string describe_start(const TrainOptions& options, const Trainer& trainer, int world_size,
+std::string describe_start(const TrainOptions& options, const Theory& theory, int world_size,
                            int rank) {
-  const auto working = trainer.working_bytes(options, world_size, rank);
-  return concat(describe_step(options, trainer, layout_of(options).num_parameters, world_size),
+  const auto working = theory.working_bytes(options, world_size, rank);
+  return concat(describe_step(options, theory, layout_of(options).num_parameters, world_size),
                 describe_products(options), "rank ", rank, " will hold    ",
-                format_bytes(trainer.peak_bytes(options, world_size, rank).total()),
+                format_bytes(theory.peak_bytes(options, world_size, rank).total()),
                 " of parameters, gradients and optimizer state",
                 working ? concat("\n                    and at most ", format_bytes(*working),
                                  " of activations and buffers")
@@ -206,14 +204,14 @@ std::string describe_start(const TrainOptions& options, const Trainer& trainer, 
                 "\nwrites to           ", options.output.out);
 }
 
-std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
+std::string describe_run(const TrainOptions& options, const Theory& theory, int world_size) {
   check_is_countable(options);
   const std::int64_t num_parameters = layout_of(options).num_parameters;
-  std::string text = describe_step(options, trainer, num_parameters, world_size);
-  const MeshShape mesh = trainer.mesh(options, world_size);
+  std::string text = describe_step(options, theory, num_parameters, world_size);
+  const MeshShape mesh = theory.mesh(options, world_size);
   std::vector<std::optional<std::int64_t>> working;  // by stage; other replicas need the same
   for (int stage = 0; stage < mesh.num_stages; ++stage)
-    working.push_back(trainer.working_bytes(options, world_size, mesh.rank_of(stage, 0)));
+    working.push_back(theory.working_bytes(options, world_size, mesh.rank_of(stage, 0)));
   if (mesh.num_stages > 1) {
     text += describe_ranks(world_size, [&](int rank) -> RankLines {
       return {{"computes", concat("stage ", mesh.stage_of(rank),
@@ -221,7 +219,7 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
     });
   }
   text += describe_ranks(world_size, [&](int rank) {
-    return describe_rank(options, trainer, working[static_cast<std::size_t>(mesh.stage_of(rank))],
+    return describe_rank(options, theory, working[static_cast<std::size_t>(mesh.stage_of(rank))],
                          num_parameters, world_size, rank);
   });
   double saved = 0;
@@ -235,16 +233,16 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
                        "; a run reports the peak.\n");
 }
 
-Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world_size) {
+Json dry_run_json(const TrainOptions& options, const Theory& theory, int world_size) {
   check_is_countable(options);
-  const MeshShape mesh = trainer.mesh(options, world_size);
+  const MeshShape mesh = theory.mesh(options, world_size);
   const std::int64_t rows_each = batch_shape(options).rows_per_sample;
   Json ranks = Json::array();
   for (int stage = 0; stage < mesh.num_stages; ++stage)
-    ranks.push_back(stage_json(options, trainer, world_size, mesh.rank_of(stage, 0)));
+    ranks.push_back(stage_json(options, theory, world_size, mesh.rank_of(stage, 0)));
   return {{"step", options.step},
           {"world_size", world_size},
-          {"role", to_string(trainer.role)},
+          {"role", to_string(theory.role)},
           {"stages", mesh.num_stages},
           {"tensor_ranks", mesh.num_tensor_ranks},
           {"parameters", layout_of(options).num_parameters},
@@ -256,7 +254,7 @@ Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world
           {"norm_bytes", options.model.precision.grad_bytes()},
           {"layers", layers_json(options)},
           {"ranks", ranks},
-          {"schedule", trainer.schedule(options, world_size)},
+          {"schedule", theory.schedule(options, world_size)},
           {"config", to_json(options)}};
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/encoded_file.hpp"
 #include "common/model/build_layers.hpp"

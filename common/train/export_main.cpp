@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/core/check.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/export.hpp"
 #include "common/train/options/option_values.hpp"

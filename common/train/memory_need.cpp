@@ -5,11 +5,10 @@
 
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
-#include "common/core/memory_ledger.hpp"
-#include "common/data/dataset.hpp"
-#include "common/model/build_layers.hpp"
-#include "common/train/build_model.hpp"
+#include "common/core/amounts.hpp"
+#include "common/model/model_cost.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/layout.hpp"
 
 namespace ladder {
 namespace {
@@ -62,12 +61,6 @@ std::string in_words(double bytes) {
   return format_bytes(static_cast<std::int64_t>(std::min(bytes, 0x1p62)));
 }
 
-double count_samples(const TrainOptions& options) {
-  DataOptions data = options.data;
-  data.rows = batch_shape(options).rows;
-  return static_cast<double>(Dataset::open_training(data).num_samples());
-}
-
 }  // namespace
 
 Ranks ranks_here(const TrainOptions& options) {
@@ -104,18 +97,18 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int rank
   return need;
 }
 
-void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,
-                  double limit_bytes) {
+void check_memory(const TrainOptions& options, const Theory& theory, const Ranks& ranks,
+                  double limit_bytes, const std::function<double()>& count_samples) {
   check_is_countable(options);
-  const int per_replica = trainer.mesh(options, ranks.in_world).ranks_per_replica();
+  const int per_replica = theory.mesh(options, ranks.in_world).ranks_per_replica();
   MemoryNeed need = memory_need(options, ranks, per_replica);
   // With whole replicas, all ranks are alike.
   if (need.state <= limit_bytes && per_replica == 1 && options.device.is_cpu()) {
-    const StateBytes state = trainer.state_bytes(options, ranks.in_world, /*rank=*/0);
+    const StateBytes state = theory.state_bytes(options, ranks.in_world, /*rank=*/0);
     need.state = ranks.here * static_cast<double>(state.total());
   }
   if (need.state <= limit_bytes && need.total() > limit_bytes) {
-    const MemoryNeed of_data = memory_need(options, ranks, per_replica, count_samples(options));
+    const MemoryNeed of_data = memory_need(options, ranks, per_replica, count_samples());
     need.activations = of_data.activations;
     need.tokens = of_data.tokens;
   }

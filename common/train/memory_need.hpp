@@ -3,10 +3,11 @@
 // All sizes are doubles, because options may ask for more bytes than an integer can count.
 #pragma once
 
+#include <functional>
 #include <limits>
 
 #include "common/train/options/options.hpp"
-#include "common/train/trainer.hpp"
+#include "common/train/theory.hpp"
 
 namespace ladder {
 
@@ -31,9 +32,12 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int rank
                        double num_samples = std::numeric_limits<double>::infinity());
 
 // Throws UsageError naming the options and both sizes if the run needs more than these bytes; and
-// what trainer.state_bytes() throws. Opens the data only where its size decides.
-void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,
+// what theory.state_bytes() throws. Opens the data only where its size decides.
+void check_memory(const TrainOptions& options, const Theory& theory, const Ranks& ranks,
                   double limit_bytes);
+// The same; count_samples() tells the size of the data.
+void check_memory(const TrainOptions& options, const Theory& theory, const Ranks& ranks,
+                  double limit_bytes, const std::function<double()>& count_samples);
 
 // Throws UsageError naming the options if the parameters, the tokens and activations of a step, or
 // the bytes that it sends are more than integers can count: theory and --dry-run compute with

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -435,7 +436,7 @@ void Run::write_state(TrainState state) {
   }
   Json config = to_json(options_);
   config["ranks"] = num_replicas();
-  SaveOptions options = {.copy_dtype = options_.output.save_dtype};
+  SaveOptions options = {.copy_dtype = to_torch(options_.output.save_dtype)};
   const LossScaleState& loss_scale = loss_scaler_.state();  // perhaps of an earlier run with fp16
   if (loss_scaler_.is_on() || loss_scale != LossScaleState()) options.loss_scale = loss_scale;
   const auto saved = save_checkpoint(files_.folder(), steps_.taken, state, config, options);

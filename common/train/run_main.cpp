@@ -33,6 +33,7 @@
 #include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
 #include "common/core/cuda_device.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
 #include "common/core/stop_signal.hpp"
@@ -48,7 +49,7 @@
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/start.hpp"
-#include "common/train/theory.hpp"
+#include "common/train/differences.hpp"
 #include "common/train/trace_file.hpp"
 
 namespace ladder {
@@ -124,13 +125,13 @@ double measure_products(const TrainOptions& options, Communicator& comm) {
   constexpr std::size_t kSamples = 8;
   constexpr double kSeconds = 0.02;  // of a sample
   const Span span("measure products");
-  const at::Device device = options.device;
+  const at::Device device = to_torch(options.device);
   const std::int64_t size = device.is_cpu() ? 512 : 4096;
   const std::int64_t rows = device.is_cpu() ? size * options.num_threads : size;
   set_memory_cap(0);
   const at::NoGradGuard no_gradients;
   const at::Tensor x = at::linspace(-1, 1, rows * size, device)
-                           .to(options.model.precision.params)
+                           .to(to_torch(options.model.precision.params))
                            .view({rows, size});
   const auto multiply = [&] {
     project(x, x.slice(0, 0, size), options.model.products);
@@ -360,7 +361,7 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
         Transport::kSimulated);
     return check_and_train(options, trainer, world, log);
   }
-  World world(options.transport, cluster.links, options.device, options.nccl);
+  World world(options.transport, cluster.links, to_torch(options.device), options.nccl);
   return run_in_world(world, [&] {
     const bool is_said = cluster.ranks_per_machine > 0;
     place_on(is_said ? machines_of(world.comm().size(), cluster.ranks_per_machine)
@@ -426,7 +427,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
       set_deterministic(line.options.is_deterministic);
     }
     set_compute_threads(line.options.num_threads);
-    install_memory_ledger(line.options.device.type());
+    install_memory_ledger(to_torch(line.options.device).type());
     return run_world(line.options, trainer);
   } catch (const std::exception& error) {
     return report_error(error, rank, num_ranks);

@@ -12,6 +12,7 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -322,7 +323,7 @@ TEST_F(RunTest, ASignalSavesAndStops) {
 TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
   options_.num_steps = 8;
   options_.lr = {.schedule = LrSchedule::kLinear, .lr = 1, .warmup_steps = 4};
-  options_.model.precision.params = at::kHalf;
+  options_.model.precision.params = NumberFormat::kFp16;
   options_.loss_scale = {.initial = 1024, .window = 3};
   options_.output.save_every = 3;
   options_.output.keep = 0;
@@ -352,7 +353,7 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
     TrainOptions again = options_;
     again.output.out = folder_.path(out);
     again.output.resume = folder_.path(from);
-    again.model.precision.params = type;
+    again.model.precision.params = format_of(type);
     return take(again);
   };
   const auto [whole, scales] = take(options_);
@@ -385,7 +386,7 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
 
 TEST_F(RunTest, ARunThatOverflowsForEverIsAnError) {
   options_.num_steps = 100;
-  options_.model.precision.params = at::kHalf;
+  options_.model.precision.params = NumberFormat::kFp16;
   ladder::Run run(options_, comm_);
   expect_throws<CheckError>(
       [&] {
@@ -515,7 +516,7 @@ TEST_F(RunTest, ACheckpointIsGoodOnceTheNextStepWasFinite) {
 // Steps that fp16 skips show nothing: the last good checkpoint stays.
 TEST_F(RunTest, ASkippedStepDoesNotProveACheckpoint) {
   options_.num_steps = 100;
-  options_.model.precision.params = at::kHalf;
+  options_.model.precision.params = NumberFormat::kFp16;
   options_.loss_scale = {.initial = 4};
   options_.output.save_every = 1;
   options_.output.keep = 1;

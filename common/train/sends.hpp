@@ -11,7 +11,7 @@
 #include "common/comm/machines.hpp"
 #include "common/comm/traffic.hpp"
 #include "common/core/json.hpp"
-#include "common/data/batch_stream.hpp"
+#include "common/data/batch_counts.hpp"
 
 namespace ladder {
 

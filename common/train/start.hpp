@@ -19,7 +19,7 @@
 
 namespace ladder {
 
-struct Trainer;
+struct Theory;
 
 class Start final : public RunStart {
  public:
@@ -50,14 +50,11 @@ class Start final : public RunStart {
   Kind kind_ = Kind::kNothing;
 };
 
-// Opens what the options name, and copies what it says and values that several parts share into the
-// parts: the shape of the start or of the named model, where an option has not been given; the
-// tokenizer and its vocabulary; the data's context and seed. Then checks everything that can be
-// checked without opening the data. Throws UsageError, and what Start throws. Code that fills in
-// the struct itself must call it.
+// Opens what the options name, and finalizes them by it (finalize.hpp). Throws UsageError, and what
+// Start throws. Code that fills in the struct itself must call it.
 void finalize(TrainOptions& options);
 
 // These options, finalized, as this step sees them: with its own ones and no other step's.
-TrainOptions options_for(const Trainer& trainer, TrainOptions options);
+TrainOptions options_for(const Theory& theory, TrainOptions options);
 
 }  // namespace ladder

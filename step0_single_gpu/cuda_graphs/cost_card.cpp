@@ -1,5 +1,5 @@
 #include "common/core/check.hpp"
-#include "step0_single_gpu/cuda_graphs/train.hpp"
+#include "step0_single_gpu/cuda_graphs/theory.hpp"
 
 namespace ladder::cuda_graphs {
 

@@ -7,6 +7,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/expect_throws.hpp"
@@ -23,7 +24,7 @@ constexpr std::int64_t kContext = 24;
 TrainOptions small_model(at::ScalarType type) {
   TrainOptions options;
   options.model = {.context = kContext, .layers = 2, .heads = 2, .channels = 32};
-  options.model.precision.params = type;
+  options.model.precision.params = format_of(type);
   options.device = at::kCUDA;
   finalize(options);
   return options;

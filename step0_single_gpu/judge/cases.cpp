@@ -39,7 +39,7 @@ const std::vector<Case>& cases() {
        }},
       {"parameters in bf16 without masters, gradients in fp32",
        [](TrainOptions& options) {
-         options.model.precision.params = at::kBFloat16;
+         options.model.precision.params = NumberFormat::kBf16;
          options.optimizer.masters = Masters::kNone;
          options.data.num_microbatches = 3;
        }},
@@ -61,7 +61,7 @@ const std::vector<Case>& cases() {
        }},
       {"parameters in bf16, stochastic rounding instead of masters",
        [](TrainOptions& options) {
-         options.model.precision.params = at::kBFloat16;
+         options.model.precision.params = NumberFormat::kBf16;
          options.optimizer.masters = Masters::kStochastic;
          options.optimizer.weight_decay = 0.1;
          options.seed = 7;

@@ -129,7 +129,7 @@ FinishedRun ask_oracle(TrainOptions options, int num_replicas, const std::string
 }
 
 TrainOptions with_sums_of_any_order(TrainOptions options) {
-  if (options.model.precision.grads != at::kFloat) options.data.num_microbatches = 1;
+  if (options.model.precision.grads != NumberFormat::kFp32) options.data.num_microbatches = 1;
   if (options.data.num_microbatches > 1) options.gradient_sum = SumMode::kExact;
   return options;
 }

@@ -11,7 +11,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/start.hpp"
-#include "common/train/theory.hpp"
+#include "common/train/differences.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step0_single_gpu/judge/explanation.hpp"
 

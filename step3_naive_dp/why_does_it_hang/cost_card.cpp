@@ -1,6 +1,6 @@
-#include "common/train/build_model.hpp"
+#include "common/train/layout.hpp"
 #include "common/train/sends.hpp"
-#include "step3_naive_dp/why_does_it_hang/train.hpp"
+#include "step3_naive_dp/why_does_it_hang/theory.hpp"
 
 namespace ladder::hang {
 

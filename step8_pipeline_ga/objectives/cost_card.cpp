@@ -3,9 +3,8 @@
 #include "common/train/cost.hpp"
 #include "common/train/sends.hpp"
 #include "common/train/theory.hpp"
-#include "step8_pipeline_ga/objectives/dpo.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
-#include "step8_pipeline_ga/objectives/train.hpp"
+#include "step8_pipeline_ga/objectives/theory.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 
 namespace ladder::objectives {

@@ -11,7 +11,7 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"

@@ -45,21 +45,6 @@ std::int64_t count_pairs(const Microbatches& batch, DpoMeanOver mean_over);
 at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
                         const DpoOptions& options, MetricSums* sums);
 
-// What dpo_loss_sum() adds up, in order; and the means that they make: accuracy (the share of pairs
-// whose chosen answer has the higher reward), ranking accuracy (the higher log-probability,
-// whatever the reference says), margin, rewards, log-probabilities and answer tokens per pair. A
-// model that equals its reference has an accuracy of 0: no reward is higher.
-enum DpoSum {
-  kPairSum,
-  kAccurateSum,
-  kRankedSum,
-  kChosenRewardSum,
-  kRejectedRewardSum,
-  kChosenLogProbSum,
-  kRejectedLogProbSum,
-  kAnswerTokenSum,
-  kNumDpoSums
-};
 Metrics dpo_metrics(const MetricSums& sums);
 
 // As the pipeline's loop uses it: the frozen reference, whose stages run next to the model's, or a

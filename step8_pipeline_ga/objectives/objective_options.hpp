@@ -34,6 +34,22 @@ struct DistillationOptions {
   SinkhornScope scope = SinkhornScope::kMicrobatch;
 };
 
+// What dpo_loss_sum() adds up, in order; and the means that they make: accuracy (the share of pairs
+// whose chosen answer has the higher reward), ranking accuracy (the higher log-probability,
+// whatever the reference says), margin, rewards, log-probabilities and answer tokens per pair. A
+// model that equals its reference has an accuracy of 0: no reward is higher.
+enum DpoSum {
+  kPairSum,
+  kAccurateSum,
+  kRankedSum,
+  kChosenRewardSum,
+  kRejectedRewardSum,
+  kChosenLogProbSum,
+  kRejectedLogProbSum,
+  kAnswerTokenSum,
+  kNumDpoSums
+};
+
 struct ObjectiveOptions {
   ObjectiveKind kind = ObjectiveKind::kLanguageModel;
   DpoOptions dpo;

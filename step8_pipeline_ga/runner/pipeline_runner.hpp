@@ -37,12 +37,9 @@
 #include "common/data/batch.hpp"
 #include "common/model/model.hpp"
 #include "step0_single_gpu/objective.hpp"
-#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
+#include "step8_pipeline_ga/schedule/planner.hpp"
 
 namespace ladder {
-
-// Plans one run for this many microbatches: called once for each number that occurs.
-using Planner = std::function<PipelinePlan(std::int64_t num_microbatches)>;
 
 // Called with what the last chunk returns for a microbatch.
 using OutputVisitor = std::function<void(const at::Tensor& output, std::int64_t microbatch)>;

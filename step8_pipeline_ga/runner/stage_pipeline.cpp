@@ -3,18 +3,12 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
-
-Planner planner_of(const TrainOptions& options, int num_stages) {
-  return [=, pipeline = options.get<PipelineOptions>()](std::int64_t num_microbatches) {
-    return plan_pipeline(pipeline.schedule, num_stages, num_microbatches,
-                         pipeline.chunks_per_stage);
-  };
-}
 
 PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan, FlatModel& flat,
                               Communicator& stages) {
@@ -28,7 +22,9 @@ PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan
   }
   stages.promise_message_order();  // the runner checks its plans (schedule_check.hpp)
   return {std::move(chunks), options.model.channels, stages, planner_of(options, stages.size()),
-          at::TensorOptions().dtype(options.model.precision.params).device(options.device)};
+          at::TensorOptions()
+              .dtype(to_torch(options.model.precision.params))
+              .device(to_torch(options.device))};
 }
 
 std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut) {

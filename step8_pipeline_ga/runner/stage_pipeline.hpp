@@ -12,9 +12,6 @@
 
 namespace ladder {
 
-// The schedule that the options name, for any number of microbatches.
-Planner planner_of(const TrainOptions& options, int num_stages);
-
 // Builds the stage's layers over `flat`, with their initial values, and connects them with the
 // other stages. Lifetime: `flat` and `stages` outlive the runner.
 PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan, FlatModel& flat,

@@ -2,13 +2,14 @@
 #include <nlohmann/json.hpp>
 
 #include "common/core/check.hpp"
-#include "common/model/build_layers.hpp"
+#include "common/model/model_cost.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
-#include "step8_pipeline_ga/runner/stage_pipeline.hpp"
+#include "step8_pipeline_ga/schedule/planner.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
 #include "step8_pipeline_ga/schedule/schedule_drawing.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
-#include "step8_pipeline_ga/train.hpp"
+#include "step8_pipeline_ga/stage/pipeline_cut.hpp"
+#include "step8_pipeline_ga/theory.hpp"
 
 namespace ladder::step8 {
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/core/trace.hpp"
-#include "common/model/build_layers.hpp"
 #include "common/model/family.hpp"
-#include "common/train/build_model.hpp"
+#include "common/model/model_cost.hpp"
+#include "common/train/layout.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
@@ -102,28 +101,6 @@ StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage, con
   if (options.model.tie_embeddings && num_stages > 1 && is_end)
     plan.tied = range_of(traits_of(options.model.family).embedding_name(), plan.layout);
   return plan;
-}
-
-Norm pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages) {
-  std::vector<double> sums(static_cast<std::size_t>(plan.num_norm_blocks));
-  for (const StagePlan::NormPiece& piece : plan.norm_pieces) {
-    const std::vector<double> own = block_sums({flat.narrow(0, piece.start, piece.numel)});
-    std::copy(own.begin(), own.end(), sums.begin() + piece.first_block);
-  }
-  all_reduce_sum(sums, stages);  // one stage's value and zeros: no rounding
-  return norm_of(std::move(sums));
-}
-
-std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& stages) {
-  const int last = stages.size() - 1;  // those between have no plan.tied, and no color
-  return stages.split_by(
-      [&](int stage) { return plan.tied && (stage == 0 || stage == last) ? 0 : -1; });
-}
-
-void all_reduce_tied_gradient(const StagePlan& plan, FlatGradients& grads, Communicator* tied) {
-  if (tied == nullptr) return;
-  const Span span("tied gradient");
-  tied->all_reduce(grads.flat().narrow(0, plan.tied->start, plan.tied->numel))->wait();
 }
 
 }  // namespace ladder

@@ -19,15 +19,16 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/communicator.hpp"
-#include "common/model/parts.hpp"
+#include "common/model/part_plan.hpp"
 #include "common/optim/flat_layout.hpp"
-#include "common/optim/flat_model.hpp"
-#include "common/optim/norm.hpp"
 #include "common/train/options/options.hpp"
 #include "step8_pipeline_ga/stage/pipeline_cut.hpp"
 
 namespace ladder {
+
+class Communicator;
+class FlatGradients;  // flat_model.hpp
+struct Norm;          // norm.hpp
 
 struct StagePlan {
   PipelineCut cut;

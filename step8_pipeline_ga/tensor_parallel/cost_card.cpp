@@ -5,7 +5,7 @@
 
 #include "common/core/check.hpp"
 #include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
-#include "step8_pipeline_ga/tensor_parallel/train.hpp"
+#include "step8_pipeline_ga/tensor_parallel/theory.hpp"
 
 namespace ladder::tensor_parallel {
 namespace {

@@ -1,7 +1,7 @@
 // How many ranks share the layers of a stage.
 #pragma once
 
-#include "common/comm/mesh.hpp"
+#include "common/comm/mesh_shape.hpp"
 #include "common/train/options/step_options.hpp"
 
 namespace ladder {

@@ -2,9 +2,7 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
-#include "step4_bucketed_ddp/bucket_options.hpp"
-#include "step8_pipeline_ga/pipeline_options.hpp"
-#include "step8_pipeline_ga/tensor_parallel/tensor_options.hpp"
+#include "step8_pipeline_ga/tensor_parallel/theory.hpp"
 #include "step8_pipeline_ga/train.hpp"
 
 namespace ladder::tensor_parallel {
@@ -13,46 +11,8 @@ namespace ladder::tensor_parallel {
 // --pipeline-stages if they do not divide the ranks.
 TrainReport train(const TrainOptions& options, Communicator& comm);
 
-// 16 bytes per parameter of the rank's own parts, and of what all parts use.
-StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
-
-// What step 8 sends, and the sums of each layer's parts.
-std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, int world_size,
-                        int rank);
-
-std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world_size, int rank);
-
-// Several numbers of tensor ranks, up to those of a machine.
-Tries tries(const TrainOptions& options, int world_size);
-
-// Those of step 8, for as many stages.
-Json schedule_json(const TrainOptions& options, int world_size);
-double bubble(const TrainOptions& options, int world_size);
-
-OptimizerWork optimizer_work(const TrainOptions& options, int world_size, int rank);
-
-// One stage, unless more are asked for.
-inline TrainOptions default_options() {
-  TrainOptions options = {.own = step_options<BucketOptions, PipelineOptions, TensorOptions>()};
-  options.set<PipelineOptions>().num_stages = 1;
-  return options;
-}
-
 inline Trainer trainer() {
-  return {
-      .step = "tensor_parallel",
-      .role = RankRole::kStage,
-      .train = train,
-      .state_bytes = state_bytes,
-      .sends = sends,
-      .working_bytes = working_bytes,
-      .optimizer_work = optimizer_work,
-      .mesh = tensor_mesh_of,
-      .schedule = schedule_json,
-      .bubble = bubble,
-      .tries = tries,
-      .options = default_options(),
-  };
+  return {theory(), train};
 }
 
 }  // namespace ladder::tensor_parallel

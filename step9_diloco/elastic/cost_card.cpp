@@ -1,5 +1,5 @@
 #include "common/core/check.hpp"
-#include "step9_diloco/elastic/train.hpp"
+#include "step9_diloco/elastic/theory.hpp"
 
 namespace ladder::elastic {
 

@@ -1,36 +1,16 @@
 // Workers that may die: step 9's rounds with whoever is there.
 #pragma once
 
-#include "step9_diloco/elastic/elastic_options.hpp"
-#include "step9_diloco/train.hpp"
+#include "common/train/trainer.hpp"
+#include "step9_diloco/elastic/theory.hpp"
 
 namespace ladder::elastic {
 
 // Of one worker, which is a world of its own. Throws UsageError for several ranks.
 TrainReport train(const TrainOptions& options, Communicator& comm);
 
-// What a worker of step 9 holds. Its world has no other rank to send to; what workers send to each
-// other is not counted. Throws UsageError for several ranks.
-StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
-
-// Throws UsageError for several ranks.
-void check_alone(int world_size);
-
 inline Trainer trainer() {
-  return {
-      .step = "elastic",
-      .role = RankRole::kWorker,
-      .num_models = 2,
-      .keeps = {"a checkpoint's average in flight"},
-      .train = train,
-      .state_bytes = state_bytes,
-      .sends = step9::sends,
-      .transient_bytes = step9::transient_bytes,
-      .largest_traffic = step9::largest_traffic,
-      .holds_scratch = step9::holds_scratch,
-      .tries = never,
-      .options = {.own = step_options<DilocoOptions, ElasticOptions>()},
-  };
+  return {theory(), train};
 }
 
 }  // namespace ladder::elastic

@@ -21,7 +21,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/report/console.hpp"
 #include "common/train/start.hpp"
-#include "common/train/theory.hpp"
+#include "common/train/differences.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step9_diloco/averager.hpp"

@@ -8,6 +8,7 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/attention.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
@@ -130,7 +131,7 @@ TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
   if (size_ > 1) return;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     TrainOptions wanted = options(/*is_bf16=*/false);
-    wanted.model.precision.params = type;
+    wanted.model.precision.params = format_of(type);
     SCOPED_TRACE(concat(type, ", attention: ", attention_backend(wanted.model, wanted.device)));
     wanted.data.num_microbatches = 3;
     wanted.loss_scale.initial = 1024;  // of fp16: overflows nowhere, and NaN would equal nothing
@@ -148,7 +149,7 @@ TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
 TEST_ON_PROCESSES(GpuLadder, RecomputingChangesNoBit) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     TrainOptions kept = options(/*is_bf16=*/false);
-    kept.model.precision.params = type;
+    kept.model.precision.params = format_of(type);
     kept.loss_scale.initial = 1024;
     std::vector<Trainer> trainers = {rung_of("step4_bucketed_ddp"), rung_of("step7_zero3")};
     if (size_ == 1) trainers.push_back(kWithGraphs);

@@ -27,8 +27,8 @@ struct Widths {
 };
 
 Widths widths_of(const ModelOptions& model) {
-  const bool is_narrow = model.precision.params != at::kFloat;
-  return {is_narrow ? 2 : 4, model.precision.grads != at::kFloat ? 2 : 4, is_narrow ? 4 : 0};
+  const bool is_narrow = model.precision.params != NumberFormat::kFp32;
+  return {is_narrow ? 2 : 4, model.precision.grads != NumberFormat::kFp32 ? 2 : 4, is_narrow ? 4 : 0};
 }
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
@@ -54,14 +54,14 @@ std::int64_t mlp_width(const ModelOptions& model) {
 
 // A unit's tensors: those that all parts use, and those of each part. Of a tied embedding, or of a
 // model in one part, there is nothing to cut: then a single part has all of them, in their order.
-struct UnitShape {
+struct UnitNumels {
   std::vector<std::int64_t> shared;
   std::vector<std::vector<std::int64_t>> parts;
 };
 
 // The elements of each tensor, unit by unit: what one part has of the vocabulary, of the heads and of
 // the MLP's channels.
-std::vector<UnitShape> units_of(const ModelOptions& model) {
+std::vector<UnitNumels> units_of(const ModelOptions& model) {
   const std::int64_t C = model.channels, P = model.product_parts, L = model.layers;
   const auto cut = [&](std::int64_t numel, std::int64_t part) {
     return numel * (part + 1) / P - numel * part / P;
@@ -76,7 +76,7 @@ std::vector<UnitShape> units_of(const ModelOptions& model) {
     return Numels{cut(model.vocab_size, part) * C};
   };
   const std::int64_t d = head_width(model), K = key_channels(model) / P, A = d * model.heads / P;
-  UnitShape embedding = {{}, in_parts(vocabulary)}, block, head;
+  UnitNumels embedding = {{}, in_parts(vocabulary)}, block, head;
   if (is_llama(model)) {
     block = {{C, C}, in_parts([&](std::int64_t part) {
                const std::int64_t M = cut(mlp_width(model), part);
@@ -96,7 +96,7 @@ std::vector<UnitShape> units_of(const ModelOptions& model) {
     head.shared = {C, C};
   }
   if (!model.tie_embeddings) head.parts = in_parts(vocabulary);
-  std::vector<UnitShape> units = {embedding};
+  std::vector<UnitNumels> units = {embedding};
   units.resize(static_cast<std::size_t>(1 + L), block);
   units.push_back(head);
   return units;
@@ -111,10 +111,10 @@ struct Size {
 
 // Units are cut into so many slices. Of each, a rank has the parts first … first + own − 1, of which
 // each begins at a block, unless there is only one.
-Size size_of(const std::vector<UnitShape>& units, std::int64_t alignment, int num_slices,
+Size size_of(const std::vector<UnitNumels>& units, std::int64_t alignment, int num_slices,
              std::size_t first, std::size_t own) {
   Size size;
-  for (const UnitShape& unit : units) {
+  for (const UnitNumels& unit : units) {
     std::int64_t aligned = 0;
     const auto add = [&](const std::vector<std::int64_t>& tensors) {
       for (const std::int64_t numel : tensors) {
@@ -133,7 +133,7 @@ Size size_of(const std::vector<UnitShape>& units, std::int64_t alignment, int nu
   return size;
 }
 // All parts.
-Size size_of(const std::vector<UnitShape>& units, std::int64_t alignment, int num_slices) {
+Size size_of(const std::vector<UnitNumels>& units, std::int64_t alignment, int num_slices) {
   return size_of(units, alignment, num_slices, 0, units[0].parts.size());
 }
 
@@ -177,7 +177,7 @@ void expect_held(const Size& size, const Widths& widths, int zero, int num_slice
 
 void expect_of_replicas(const TrainOptions& options, const TrainReport& report,
                         Communicator& comm) {
-  const std::vector<UnitShape> units = units_of(options.model);
+  const std::vector<UnitNumels> units = units_of(options.model);
   const Widths widths = widths_of(options.model);
   const auto* const shards = options.own.find<ShardOptions>();
   const int num_slices = shards && shards->num_ranks > 0 ? shards->num_ranks : comm.size();
@@ -236,7 +236,7 @@ void expect_sums_of_layers(const TrainOptions& options, const TrainReport& repor
   const bool cuts_rows = options.get<TensorOptions>().is_sequence_parallel;
   const std::int64_t of_rows = (t - 1) * (per_block * model.layers + 2) * activations;
   std::int64_t shared = 0;
-  for (const UnitShape& unit : units_of(model))
+  for (const UnitNumels& unit : units_of(model))
     for (const std::int64_t of_tensor : unit.shared) shared += of_tensor;
   const auto in_all = [&](std::int64_t value) {
     return static_cast<std::int64_t>(all_reduce_sum(static_cast<double>(value), comm));
@@ -276,7 +276,7 @@ void expect_of_stages(const TrainOptions& options, const TrainReport& report, Co
     return static_cast<std::int64_t>(all_reduce_sum(static_cast<double>(value), comm));
   };
   const bool has_copy = model.tie_embeddings && report.num_stages > 1;
-  std::vector<UnitShape> units = units_of(model);
+  std::vector<UnitNumels> units = units_of(model);
   if (has_copy) units.back().parts = units.front().parts;
   const auto own = static_cast<std::size_t>(model.product_parts / report.num_tensor_ranks);
   std::int64_t numel = 0;

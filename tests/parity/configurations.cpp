@@ -98,7 +98,7 @@ TrainOptions options_of(const Configuration& configuration, const Texts& texts) 
     options.model.products =
         faster_products() == Products::kBlas ? Products::kOneDnn : Products::kBlas;
   options.model.recompute = configuration.recompute;
-  if (configuration.is_bf16) options.model.precision.params = at::kBFloat16;
+  if (configuration.is_bf16) options.model.precision.params = NumberFormat::kBf16;
   options.data.rows = configuration.rows;
   options.data.source = configuration.rows == Rows::kWindows     ? texts.windows
                         : configuration.rows == Rows::kDocuments ? texts.documents

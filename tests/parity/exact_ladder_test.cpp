@@ -8,6 +8,7 @@
 
 #include "cmake/trainers.hpp"
 #include "common/core/check.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/optim/norm.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/build_model.hpp"
@@ -201,7 +202,7 @@ TEST_ON_RANKS(ExactLadder, ACheckpointOfOrderedSumsWalksAsTheOracleDoes) {
 TEST_ON_RANKS(ExactLadder, ACheckpointGoesOnInAnotherPrecision) {
   Climber climber;
   TrainOptions exact = with_exact_sums(climber, 4, 7);
-  exact.model.precision.params = at::kHalf;
+  exact.model.precision.params = NumberFormat::kFp16;
   exact.loss_scale = {.initial = 1 << 13, .window = 3};
   exact.num_steps = 7;
   exact.output.save_every = 2;
@@ -210,7 +211,7 @@ TEST_ON_RANKS(ExactLadder, ACheckpointGoesOnInAnotherPrecision) {
   exact.output.resume = whole.folder + "/checkpoints/step_000002";
   for (const at::ScalarType type : {at::kHalf, at::kFloat, at::kBFloat16}) {
     SCOPED_TRACE(at::toString(type));
-    exact.model.precision.params = type;
+    exact.model.precision.params = format_of(type);
     const FinishedRun run = climber.climb(rung_of("step3_naive_dp"), exact);
     EXPECT_EQ(run.report.repeated_steps, 0);
     for (std::size_t i = 0; i < run.report.grad_norms.size(); ++i)

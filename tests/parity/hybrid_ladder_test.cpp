@@ -10,7 +10,7 @@
 #include "common/testing/rank_test.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/start.hpp"
-#include "common/train/theory.hpp"
+#include "common/train/differences.hpp"
 #include "step5_zero1/shard_options.hpp"
 #include "step5_zero1/shard_plan.hpp"
 #include "step7_zero3/train.hpp"
@@ -82,7 +82,7 @@ TEST_ON_RANKS(HybridLadder, EveryCutEqualsTheOracle) {
 TEST_ON_RANKS(HybridLadder, AllCopiesSkipTheSameSteps) {
   Climber climber;
   TrainOptions options = climber.options(covering_set()[4]);
-  options.model.precision.params = at::kHalf;
+  options.model.precision.params = NumberFormat::kFp16;
   options.loss_scale = {.initial = 1 << 24, .window = 3};
   options.data.num_microbatches = 1;
   options.num_steps = 14;

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "common/core/check.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
@@ -105,7 +106,7 @@ TEST_F(ObjectiveClosedForm, ACacheOfAnotherModelOrOtherDataIsStale) {
   TrainOptions other_heads = cached, other_precision = cached;
   other_heads.output.init_from = {};
   other_heads.model.heads = 4;
-  other_precision.model.precision.params = at::kBFloat16;
+  other_precision.model.precision.params = NumberFormat::kBf16;
   expect_stale(other_heads, "--heads");
   expect_stale(other_precision, "--precision");
   expect_stale(other_model, "model");
@@ -209,7 +210,7 @@ TEST_F(ObjectiveClosedForm, TheTeacherFollowsTheStudent) {
   slow.output.init_from = reference();
   slow.loss_scale.initial = 1024;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    slow.model.precision.params = type;
+    slow.model.precision.params = format_of(type);
     const FinishedRun run = climb(slow);
     EXPECT_EQ(run.report.skipped_steps, 0);
     if (climber_.rank() != 0) continue;
@@ -236,7 +237,7 @@ TEST_F(ObjectiveClosedForm, ASkippedStepMovesNoTeacher) {
   climber_.wait_for_all();
   TrainOptions rest = first;
   rest.num_steps = 4;
-  rest.model.precision.params = at::kHalf;
+  rest.model.precision.params = NumberFormat::kFp16;
   rest.loss_scale.initial = 0x1p30;
   rest.output.resume = before.folder;
   const FinishedRun after = climb(rest);

@@ -127,7 +127,7 @@ TEST(PipelineLadder, ATiedEmbeddingIsEqualUpToTheOrderOfItsSum) {
   const FinishedRun run = climber.climb(pipeline(), options);
   if (climber.rank() == 0) expect_close(run, climber.ask_oracle(options, 1));
   options.gradient_sum = SumMode::kExact;
-  options.model.precision.params = at::kBFloat16;
+  options.model.precision.params = NumberFormat::kBf16;
   options.optimizer.masters = Masters::kStochastic;
   climber.expect_oracle(climber.climb(pipeline(), options), options, 1);
 }

@@ -7,7 +7,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/cuda/cross_entropy_kernels.hpp"
 
 namespace ladder {

@@ -7,6 +7,7 @@
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 #include "common/train/options/option_values.hpp"

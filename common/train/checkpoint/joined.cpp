@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/model/cut.hpp"
+#include "common/model/pieces.hpp"
 
 namespace ladder {
 namespace {

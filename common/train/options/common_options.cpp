@@ -3,8 +3,9 @@
 namespace ladder {
 namespace {
 
-const std::vector<std::pair<std::string, at::ScalarType>> kFormats = {
-    {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
+const std::vector<std::pair<std::string, NumberFormat>> kFormats = {{"fp32", NumberFormat::kFp32},
+                                                                  {"bf16", NumberFormat::kBf16},
+                                                                  {"fp16", NumberFormat::kFp16}};
 
 constexpr std::int64_t kMostContext = std::int64_t{1} << 22;
 constexpr std::int64_t kMostLayers = std::int64_t{1} << 16;
@@ -59,7 +60,7 @@ void declare_run(OptionTable& t, TrainOptions& o) {
        "computing and most activations out of memory")
       .changes_no_bits();
   t.choice(
-      "--device", o.device, {{"cpu", at::kCPU}, {"cuda", at::kCUDA}},
+      "--device", o.device, {{"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
       "where the model lives and is computed; cuda: a GPU for each rank, or one for all of them, "
       "in bf16 unless --precision says otherwise");
   t.value("--deterministic", o.is_deterministic,

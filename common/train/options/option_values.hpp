@@ -2,8 +2,6 @@
 // is missing or wrong.
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <charconv>
 #include <cstdint>
 #include <limits>
@@ -75,11 +73,6 @@ inline constexpr Range<double> kDecayRate = {.least = 0, .most = 1, .is_below = 
 inline constexpr Range<std::int64_t> kCount = {0, kMostSteps};
 inline constexpr Range<std::int64_t> kPositiveCount = {1, kMostSteps};
 inline constexpr Range<std::int64_t> kRows = {1, kMostRows};
-
-// "fp32", "bf16" or "fp16".
-inline const char* format_name(at::ScalarType type) {
-  return type == at::kFloat ? "fp32" : type == at::kHalf ? "fp16" : "bf16";
-}
 
 template <class Value>
 std::string default_text(const Value& value) {

@@ -7,7 +7,6 @@
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/link.hpp"
 #include "common/core/check.hpp"
-#include "common/core/memory_ledger.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/train/options/option_table.hpp"
 #include "common/train/options/option_values.hpp"
@@ -19,7 +18,7 @@ namespace {
 // The formats of parameters and gradients.
 void check_precision(const TrainOptions& options) {
   const Precision& precision = options.model.precision;
-  check_usage(precision.grads == at::kFloat || precision.grads == precision.params, "--grad-dtype ",
+  check_usage(precision.grads == NumberFormat::kFp32 || precision.grads == precision.params, "--grad-dtype ",
               format_name(precision.grads), " goes with --precision ", format_name(precision.grads),
               ", but parameters are ", format_name(precision.params),
               ": gradients are either fp32 or what "
@@ -135,7 +134,7 @@ void check_gradient_sum(const TrainOptions& options) {
         "only with --gradient-sum exact: give that too, or --num-microbatches for each rank");
     return;
   }
-  check_usage(options.model.precision.grads == at::kFloat,
+  check_usage(options.model.precision.grads == NumberFormat::kFp32,
               "--gradient-sum exact does not go with --grad-dtype: sums of 16-bit numbers are not "
               "exact");
 }
@@ -201,11 +200,7 @@ int num_ranks_of(const TrainOptions& options) {
 }
 
 bool needs_loss_scale(const TrainOptions& options) {
-  return options.model.precision.params == at::kHalf;
-}
-
-bool has_own_ledger(const TrainOptions& options) {
-  return memory_ledger_is_installed() && options.transport != Transport::kThreads;
+  return options.model.precision.params == NumberFormat::kFp16;
 }
 
 std::int64_t memory_cap_bytes(const TrainOptions& options) {

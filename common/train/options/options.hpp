@@ -12,13 +12,12 @@
 #include "common/comm/link.hpp"
 #include "common/comm/nccl/nccl_options.hpp"
 #include "common/comm/transport.hpp"
+#include "common/core/device.hpp"
 #include "common/core/json.hpp"
 #include "common/data/options.hpp"
 #include "common/model/model_options.hpp"
-#include "common/optim/exact_sums.hpp"
-#include "common/optim/loss_scaler.hpp"
 #include "common/optim/lr_schedule.hpp"
-#include "common/optim/optimizer.hpp"
+#include "common/optim/options.hpp"
 #include "common/train/options/step_options.hpp"
 
 namespace ladder {
@@ -36,7 +35,7 @@ struct OutputOptions {
   std::int64_t eval_every = 0;  // 0: never
   std::int64_t save_every = 0;  // 0: at the end only
   // A second, smaller copy of the parameters in each checkpoint, for other tools; fp32: none.
-  at::ScalarType save_dtype = at::kFloat;
+  NumberFormat save_dtype = NumberFormat::kFp32;
   std::int64_t keep = 3;  // how many of the newest good checkpoints are kept; 0: all
   bool is_quiet = false;  // nothing on the console
 };
@@ -55,7 +54,7 @@ struct TrainOptions {
   double clip_norm = 1.0;    // 0: off
   double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: no cap
   int num_threads = 1;       // compute threads per rank; bits are equal between steps with 1 only
-  at::Device device = at::kCPU;  // where parameters, gradients and activations live
+  Device device = {};            // where parameters, gradients and activations live
   bool is_deterministic = true;  // on a GPU: kernels that give the same bits in every run
   Transport transport = Transport::kAuto;
   NcclOptions nccl;  // of the nccl transport
@@ -100,10 +99,6 @@ bool is_simulated(const TrainOptions& options);  // this process is one of --ran
 
 // Whether files and console belong to this rank: to rank 0, or to a simulated one.
 bool writes_for_all(const TrainOptions& options, int rank);
-
-// Whether the memory that the ledger counts is this rank's. Ranks that are threads share the ledger,
-// and all else, of their process.
-bool has_own_ledger(const TrainOptions& options);
 
 // --memory-cap-mb in bytes; 0: no cap.
 std::int64_t memory_cap_bytes(const TrainOptions& options);

@@ -12,7 +12,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
-#include "common/core/precision.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/data/mapped_file.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"

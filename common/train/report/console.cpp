@@ -97,10 +97,6 @@ std::string format_duration(double seconds) {
   return print("%lld h %02lld min", total / 3600, total / 60 % 60);
 }
 
-std::string count_of(std::int64_t count, const std::string& noun) {
-  return concat(count, " ", noun, count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
-}
-
 std::string progress_row(const Progress& p, std::size_t num_columns) {
   std::vector<std::string> fields = {concat("step ", p.step, "/", p.num_steps)};
   if (p.seconds_left) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/core/amounts.hpp"
 #include "common/train/report/step_record.hpp"
 
 namespace ladder {
@@ -45,7 +46,6 @@ class Console {
 };
 
 std::string format_duration(double seconds);  // "42 s", "3 min 05 s", "2 h 10 min"
-std::string count_of(std::int64_t count, const std::string& noun);  // "1 rank", "2 batches"
 
 // A row of fewer than so many columns: what matters least comes last, and is left out.
 std::string progress_row(const Progress& progress, std::size_t num_columns);

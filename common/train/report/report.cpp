@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "common/comm/communicator.hpp"
 #include "common/model/attention.hpp"
 #include "common/model/build_layers.hpp"
 
@@ -69,31 +70,8 @@ Json rank_json(const TrainReport& report, const TrainOptions& options) {
 
 }  // namespace
 
-StateBytes& StateBytes::operator+=(const StateBytes& other) {
-  parameters += other.parameters;
-  gradients += other.gradients;
-  optimizer += other.optimizer;
-  communication += other.communication;
-  return *this;
-}
-
-Json to_json(const StateBytes& bytes) {
-  return {{"parameters", bytes.parameters},
-          {"gradients", bytes.gradients},
-          {"optimizer", bytes.optimizer},
-          {"communication", bytes.communication}};
-}
-
-Json to_json(const Traffic& traffic) {
-  Json json = Json::object();
-  for (int i = 0; i < kNumCommOps; ++i) {
-    const auto op = static_cast<CommOp>(i);
-    json[to_string(op)] = {{"calls", traffic[op].calls},
-                           {"bytes_sent", traffic[op].bytes_sent},
-                           {"messages", traffic[op].messages},
-                           {"outer_bytes", traffic[op].outer_bytes}};
-  }
-  return json;
+bool has_own_ledger(const TrainOptions& options) {
+  return memory_ledger_is_installed() && options.transport != Transport::kThreads;
 }
 
 Json finite_or_null(double value) {

@@ -10,16 +10,18 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/communicator.hpp"
 #include "common/comm/traffic.hpp"
 #include "common/core/json.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
-#include "common/data/batch_stream.hpp"
+#include "common/data/batch_counts.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/step_record.hpp"
+#include "common/train/report/state_bytes.hpp"
 
 namespace ladder {
+
+class Communicator;
 
 struct ValidationLoss {
   std::int64_t step = 0;  // optimizer steps taken before it
@@ -28,17 +30,6 @@ struct ValidationLoss {
   // The summed loss divided by the bytes of the targets' text, whatever tokens they are cut into.
   // Nothing if the unit is no token, or it is not known what tokens stand for.
   std::optional<double> nats_per_byte = {};
-};
-
-// Bytes of model state per rank, padding included: as theory predicts, or as the ledger measured.
-struct StateBytes {
-  std::int64_t parameters = 0;
-  std::int64_t gradients = 0;
-  std::int64_t optimizer = 0;
-  std::int64_t communication = 0;  // held between steps; scratch that comes and goes is not state
-  std::int64_t total() const { return parameters + gradients + optimizer + communication; }
-  StateBytes& operator+=(const StateBytes& other);
-  bool operator==(const StateBytes&) const = default;
 };
 
 // One rank's account of a run. The series have one entry per optimizer step of this run; losses and
@@ -83,9 +74,11 @@ struct TrainReport {
   std::string sample;        // the text that --sample asked for
 };
 
+// Whether the memory that the ledger counts is this rank's. Ranks that are threads share the ledger,
+// and all else, of their process.
+bool has_own_ledger(const TrainOptions& options);
+
 Json finite_or_null(double value);
-Json to_json(const StateBytes& bytes);  // by category
-Json to_json(const Traffic& traffic);   // by operation
 
 // Merges the ranks' reports into that of the whole run. Collective: every rank calls it; rank 0
 // gets the result, the others null. A simulated rank gets a report of itself alone.

@@ -283,7 +283,7 @@ class Checks : public Examination {
       what = draw->announce(concat(what, ", ", options.layers, " blocks of ", options.channels,
                                    " channels, ", training.rows, " rows of ", options.context,
                                    " tokens, ",
-                                   options.precision.params == at::kFloat ? "fp32" : "bf16"));
+                                   options.precision.params == NumberFormat::kFp32 ? "fp32" : "bf16"));
     examine_next(what, [&](Communicator&) {
       const auto gradients = [&](Recompute way) {
         prefix_ = concat(what, ", ", way == Recompute::kNone ? "without: " : "recomputed: ");

@@ -29,7 +29,7 @@
 #include "common/train/build_model.hpp"
 #include "common/train/report/console.hpp"
 #include "common/train/start.hpp"
-#include "common/train/theory.hpp"
+#include "common/train/differences.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"

@@ -1,4 +1,4 @@
-// Judges the five files of tensor parallelism, each by itself: f and g, the pieces of weights, the
+// Judges the six files of tensor parallelism, each by itself: f and g, the pieces of weights, the
 // parts that a rank has, the cross-entropy of a vocabulary in parts, and the rows in between. Then
 // the trainer shows that they train.
 #include <algorithm>

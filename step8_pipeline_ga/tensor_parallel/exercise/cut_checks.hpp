@@ -15,6 +15,7 @@
 #include "common/model/cut.hpp"
 #include "common/model/family.hpp"
 #include "common/model/parts.hpp"
+#include "common/model/pieces.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/examination.hpp"
 

@@ -12,6 +12,7 @@
 
 #include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/mesh.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/testing/examination.hpp"
 #include "common/train/build_model.hpp"
@@ -145,7 +146,7 @@ class RankChecks : public Examination {
   // Two lengths, of which the model's whole context is the second.
   void returns_whole_logits(const Parts& parts, const Mesh& mesh, TrainOptions options) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
-      options.model.precision.params = type;
+      options.model.precision.params = format_of(type);
       const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank(), parts);
       FlatModel flat(plan.layout), all(layout_of(options));
       PipelineRunner pipeline = stage_pipeline(options, plan, flat, mesh.stages);
