@@ -1,8 +1,8 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "step0_single_gpu/theory.hpp"
 
-#include "common/train/layout.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/layout.hpp"
 #include "common/train/sends.hpp"
 #include "step0_single_gpu/oracle_options.hpp"
 

@@ -67,7 +67,7 @@ TEST_F(Step0Test, ClippingBoundsTheStepNotTheReport) {
 // then, so no bit depends on whether clipping or the learning rate makes a step small. All steps
 // share this: no parity test sees it.
 TEST_F(Step0Test, ClippingLosesNoGradientIn16Bits) {
-  options_.model.precision = {at::kHalf, at::kHalf};
+  options_.model.precision = {NumberFormat::kFp16, NumberFormat::kFp16};
   options_.loss_scale.initial = 1024;
   options_.optimizer = {.kind = OptimizerKind::kSgd, .weight_decay = 0};
   options_.num_steps = 3;

@@ -36,7 +36,7 @@ std::int64_t reference_ddp_working_bytes(const TrainOptions& options, int world_
 
 void add_reference_buckets(SendPlan& plan, const TrainOptions& options) {
   const std::vector<UnitShape> units = unit_shapes(options.model);
-  auto layer = static_cast<int>(units.size()) - 1;  // that buckets have come to, from the last one
+  auto layer = static_cast<int>(units.size()) - 1;   // that buckets have come to, from the last one
   std::int64_t left = num_parameters(units.back());  // of its elements
   for (const std::int64_t numel : buckets_of(options)) {
     for (left -= numel; left < 0 && layer > 0;)

@@ -8,10 +8,12 @@
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/core/check.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step1_ddp_reference/communicator_backend.hpp"
+#include "step1_ddp_reference/reference_buckets.hpp"
 
 namespace ladder {
 namespace {
@@ -22,10 +24,25 @@ at::Tensor leaf(std::int64_t numel) {
   return at::empty({numel}, at::kMeta).set_requires_grad(true);
 }
 
-std::vector<std::int64_t> plan_of(const std::vector<std::int64_t>& numels) {
-  Unit unit{"unit", {}};
-  for (const std::int64_t numel : numels) unit.tensors.push_back({"", leaf(numel)});
-  return plan_reference_buckets({unit});
+// Our plan of these tensors, which must be libtorch's.
+std::vector<std::int64_t> plan_of(const std::vector<std::int64_t>& numels,
+                                  NumberFormat format = NumberFormat::kFp32) {
+  UnitShape unit = {"unit", {}};
+  std::vector<at::Tensor> reversed;
+  for (const std::int64_t numel : numels) {
+    unit.tensors.push_back({"", {numel}});
+    reversed.insert(reversed.begin(), leaf(numel).to(to_torch(format)));
+  }
+  const std::vector<std::int64_t> plan = plan_reference_buckets({unit}, {format});
+  std::vector<std::int64_t> of_libtorch;
+  if (!reversed.empty()) {
+    for (const std::vector<std::size_t>& bucket : assign_reference_buckets(reversed)) {
+      of_libtorch.push_back(0);
+      for (const std::size_t i : bucket) of_libtorch.back() += reversed[i].numel();
+    }
+  }
+  EXPECT_EQ(plan, of_libtorch);
+  return plan;
 }
 
 TEST(ReferenceBuckets, AreClosedOnceTheyHoldTheirCapacity) {
@@ -39,14 +56,15 @@ TEST(ReferenceBuckets, AreClosedOnceTheyHoldTheirCapacity) {
   EXPECT_EQ(plan_of({5, 3 * kFirst}), (Numels{3 * kFirst, 5})) << "larger than its bucket";
   EXPECT_EQ(plan_of({6, 5, kOther - 1, kFirst}), (Numels{kFirst, kOther + 4, 6}));
   EXPECT_EQ(plan_of({kOther, kOther, kFirst}), (Numels{kFirst, kOther, kOther}));
+  EXPECT_EQ(plan_of({5, 2 * kFirst - 1}, NumberFormat::kBf16), Numels{2 * kFirst + 4});
 }
 
 TEST(ReferenceBuckets, TakeTheTrainableInReverseAndWithoutPadding) {
   constexpr std::int64_t kLarge = 300'001;  // more than the first bucket; nothing that 16 divides
-  const std::vector<Unit> units = {
-      {"first", {{"table", leaf(7)}, {"frozen", at::empty({5}, at::kMeta)}, {"bias", leaf(3)}}},
-      {"head", {{"head", leaf(kLarge)}}}};
-  EXPECT_EQ(plan_reference_buckets(units), (std::vector<std::int64_t>{kLarge, 7 + 3}));
+  const std::vector<UnitShape> units = {
+      {"first", {{"table", {7}}, {"frozen", {5}, /*is_trainable=*/false}, {"bias", {3}}}},
+      {"head", {{"head", {kLarge}}}}};
+  EXPECT_EQ(plan_reference_buckets(units, {}), (std::vector<std::int64_t>{kLarge, 7 + 3}));
 }
 
 TEST_ON_RANKS(ReferenceDdpTest, ForwardWithoutBackwardIsNoStep) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/core/unit.hpp"
 
 namespace ladder {
 namespace {

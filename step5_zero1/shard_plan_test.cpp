@@ -7,6 +7,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/sends.hpp"
 #include "common/train/start.hpp"
 #include "common/train/theory.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"

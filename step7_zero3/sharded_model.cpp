@@ -11,7 +11,7 @@
 namespace ladder {
 namespace {
 
-ShardPlan plan_model(const ModelBuilder& build, const Communicator& comm, at::Device device) {
+ShardPlan plan_model(const ModelBuilder& build, const Communicator& comm, Device device) {
   const Model shapes = build(/*on_unit=*/{}, at::kMeta);
   return plan_shards(plan_flat_layout(shapes.units(), shard_multiple(comm.size()), device),
                      comm.size(), comm.rank());
@@ -26,7 +26,7 @@ struct ShardedModel::State {
   std::size_t last_;  // layers and their units have the same index, from 0 to this one
   std::size_t prefetch_;
 
-  State(const ModelBuilder& build, int prefetch, Communicator& comm, at::Device device)
+  State(const ModelBuilder& build, int prefetch, Communicator& comm, Device device)
       : plan_(plan_model(build, comm, device)),
         units_(plan_, comm),
         model_(build([this](const Unit& unit) { units_.add(unit); }, at::kCPU)),
@@ -91,7 +91,7 @@ struct ShardedModel::State {
 };
 
 ShardedModel::ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm,
-                           at::Device device)
+                           Device device)
     : state_(std::make_unique<State>(build, prefetch, comm, device)) {}
 
 ShardedModel::~ShardedModel() = default;

@@ -45,8 +45,7 @@ class ShardedModel {
   // Builds one unit at a time and keeps this rank's slice of it. Calls `build` twice, the first
   // time on the meta device, for the plan. Parameters live on `device`. Throws CheckError naming a
   // prefetch below 0.
-  ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm,
-               Device device = {});
+  ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm, Device device = {});
   ~ShardedModel();
 
   at::Tensor forward(const at::Tensor& tokens);  // [B, T] int64 -> logits [B, T, V]

@@ -66,9 +66,9 @@ inline Theory theory() {
       .tries = tries,
       .picture =
           Theory::Picture{"--show-schedule",
-                           "draw what each stage computes when, or write it into FILE.json, which "
-                           "./ladder trace FILE.json --svg OUT draws, and exit",
-                           show_schedule},
+                          "draw what each stage computes when, or write it into FILE.json, which "
+                          "./ladder trace FILE.json --svg OUT draws, and exit",
+                          show_schedule},
       .options = default_options(),
   };
 }

@@ -14,8 +14,9 @@ TrainReport train(const TrainOptions& options, Communicator& comm,
                   const MakeObjective& make_objective);
 
 inline Trainer trainer() {
-  return {theory(), [](const TrainOptions& options,
-                  Communicator& comm) { return train(options, comm, next_token); }};
+  return {theory(), [](const TrainOptions& options, Communicator& comm) {
+            return train(options, comm, next_token);
+          }};
 }
 
 }  // namespace ladder::step8

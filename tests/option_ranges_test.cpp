@@ -109,22 +109,21 @@ const std::map<std::string, std::vector<const char*>> kNeededBy = {
 
 // A trainer with the options of all steps, and with these.
 template <class... More>
-Trainer step_with() {
-  Trainer trainer{
+Theory step_with() {
+  Theory theory = {
       .step = "step_x",
-      .train = nullptr,
       .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
       .sends = [](const TrainOptions&, const StepsTaken&, int, int) { return std::vector<Send>(); },
       .mesh = step8::trainer().mesh};
-  trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
-  trainer.options.own =
+  theory.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
+  theory.options.own =
       step_options<OracleOptions, HangOptions, BucketOptions, ShardOptions, PrefetchOptions,
                    PipelineOptions, TensorOptions, ObjectiveOptions, DilocoOptions, More...>();
-  return trainer;
+  return theory;
 }
 
 TEST(OptionRanges, OddNumbersAreRefusedByNameOrTaken) {
-  const Trainer trainer = step_with<ElasticOptions>();
+  const Theory trainer = step_with<ElasticOptions>();
   std::map<Texts, Texts> taken;
   const Json defaults = to_json(parse_words(trainer, {}).options);
   for (const auto& [name, value] : defaults.items()) {

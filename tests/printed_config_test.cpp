@@ -80,8 +80,9 @@ std::optional<CommandLine> print_config(const std::string& name, const std::stri
 TEST(PrintedConfig, ReadsBackToTheSameValues) {
   const TempFolder folder;
   const std::string path = folder.path("c.toml");
-  const Trainer elastic = {.step = "elastic",
-                           .options = {.own = step_options<DilocoOptions, ElasticOptions>()}};
+  const Trainer elastic = {
+      {.step = "elastic", .options = {.own = step_options<DilocoOptions, ElasticOptions>()}},
+      nullptr};
   for (const Trainer& trainer :
        {step0::trainer(), step4::trainer(), step7::trainer(), step8::trainer(),
         objectives::trainer(), tensor_parallel::trainer(), step9::trainer(), elastic}) {

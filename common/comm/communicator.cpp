@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/trace.hpp"
 
@@ -56,18 +55,6 @@ std::vector<std::string> all_gather_text(const std::string& text, Communicator& 
                        static_cast<std::size_t>(own.numel()));
   }
   return texts;
-}
-
-Sent sent_by(const Operation& operation, int world_size, int rank, const Machines& machines) {
-  const at::Tensor& tensor = operation.tensor;
-  const bool has_tensor = tensor.defined();
-  return sent_by(operation.kind, has_tensor ? tensor.numel() : 0,
-                 has_tensor ? tensor.element_size() : 0, world_size, rank, operation.peer,
-                 machines);
-}
-
-Traffic traffic_of(const Operation& operation, int world_size, int rank, const Machines& machines) {
-  return sent_by(operation, world_size, rank, machines).traffic;
 }
 
 }  // namespace ladder

@@ -77,8 +77,9 @@ std::string attention_backend(const ModelOptions& model, Device device) {
   const std::int64_t T = model.context, H = model.heads, K = family->options().kv_heads;
   const std::int64_t d = head_channels_of(model);
   const auto empty = [&](std::int64_t num_heads) {
-    return at::empty({1, T, num_heads * d},
-                     at::TensorOptions().dtype(to_torch(model.precision.params)).device(to_torch(device)))
+    return at::empty(
+               {1, T, num_heads * d},
+               at::TensorOptions().dtype(to_torch(model.precision.params)).device(to_torch(device)))
         .set_requires_grad(true);
   };
   std::vector<at::Tensor> parts = family->traits().has_joint_qkv()

@@ -14,7 +14,8 @@ AttentionPath attention_path(NumberFormat format) {
 std::vector<AttentionPath> attention_paths(NumberFormat format, Device device) {
   if (device.is_cuda()) return {AttentionPath::kOnGpu};
   if (!is_16_bit(format)) return {AttentionPath::kFused};
-  if (format == NumberFormat::kFp16) return {AttentionPath::kWidened};  // no CPU has instructions that we use
+  if (format == NumberFormat::kFp16)
+    return {AttentionPath::kWidened};  // no CPU has instructions that we use
   return {AttentionPath::kWidened, AttentionPath::kWrittenOut};
 }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "common/model/model.hpp"
-#include "common/model/model_cost.hpp"
 #include "common/model/model_options.hpp"
 #include "common/model/parts.hpp"
 

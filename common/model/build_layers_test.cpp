@@ -13,7 +13,9 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/family.hpp"
+#include "common/model/model_cost.hpp"
 #include "common/testing/expect_throws.hpp"
 #include "common/testing/operator_calls.hpp"
 
@@ -108,7 +110,7 @@ TEST(BuildLayers, ForwardSavesTheActivationsOfTheFormula) {
                            .heads = shape.heads,
                            .channels = shape.channels,
                            .tie_embeddings = tied,
-                           .precision = {type, at::kFloat}};
+                           .precision = {format_of(type)}};
       const auto expect_formula = [&] {
         for (const auto& [recompute, name] : {std::pair{Recompute::kNone, ""},
                                               {Recompute::kCheap, ", cheap"},
@@ -146,18 +148,18 @@ TEST(BuildLayers, ForwardSavesTheActivationsOfTheFormula) {
 // queries, keys, values and a copy of the result in fp32, or all probabilities.
 TEST(BuildLayers, WhatAPlanCountsDoesNotDependOnThisCpu) {
   ModelOptions options{.context = 128, .heads = 4, .channels = 128};
-  const auto saved = [&](at::Device device) {
+  const auto saved = [&](Device device) {
     return layer_activations(options, /*num_rows=*/2, device, /*num_threads=*/1)[1].saved / 256;
   };
-  EXPECT_EQ(saved(at::kCPU), 4 * (16 * 128 + 4 + 4));
+  EXPECT_EQ(saved(Device::kCpu), 4 * (16 * 128 + 4 + 4));
   options.precision.params = NumberFormat::kFp16;
-  EXPECT_EQ(saved(at::kCPU), 2 * 13 * 128 + 16 + 4 * (4 * 128 + 4));
+  EXPECT_EQ(saved(Device::kCpu), 2 * 13 * 128 + 16 + 4 * (4 * 128 + 4));
   options.precision.params = NumberFormat::kBf16;
-  EXPECT_EQ(saved(at::kCPU), 2 * 13 * 128 + 16 + 4 * (4 * 128 + 4));
-  EXPECT_EQ(saved(at::kCUDA), 2 * 16 * 128 + 16 + 4 * 4);
+  EXPECT_EQ(saved(Device::kCpu), 2 * 13 * 128 + 16 + 4 * (4 * 128 + 4));
+  EXPECT_EQ(saved(Device::kCuda), 2 * 16 * 128 + 16 + 4 * 4);
   options.heads = 16;  // the probabilities are more
-  EXPECT_EQ(saved(at::kCPU), 2 * (13 * 128 + 3 * 128 + 16 * 128) + 16);
-  EXPECT_EQ(saved(at::kCUDA), 2 * 16 * 128 + 16 + 4 * 16);
+  EXPECT_EQ(saved(Device::kCpu), 2 * (13 * 128 + 3 * 128 + 16 * 128) + 16);
+  EXPECT_EQ(saved(Device::kCuda), 2 * 16 * 128 + 16 + 4 * 16);
 }
 
 // An MLP may have another width.
@@ -341,8 +343,7 @@ TEST(BuildLayers, PartsMakeUpTheWhole) {
 TEST(BuildLayers, ATiedHeadReadsTheEmbeddingOrHasACopy) {
   for (const ModelFamily family : all_families()) {
     const ModelOptions options = tiny(true, family);
-    const Layer norm = family_of(options)->final_norm(ParameterMaker(5, at::kCPU, options), {});
-    const std::size_t num_norms = norm.unit.tensors.size();
+    const std::size_t num_norms = family_of(options)->final_norm().size();
     const Model whole = build_layers(tiny(true, family), 5);
     EXPECT_EQ(whole.layers.back().reads, std::size_t{0});
     EXPECT_EQ(whole.layers.back().unit.tensors.size(), num_norms);

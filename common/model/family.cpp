@@ -189,4 +189,21 @@ std::int64_t Family::flops_of_block() const {
   return 2 * (products + attention);
 }
 
+std::int64_t Family::flops_of_head() const {
+  return 2 * options_.channels * options_.vocab_size;
+}
+
+void validate(const ModelOptions& options) {
+  family_of(options);
+}
+
+ModelOptions completed(const ModelOptions& options) {
+  return family_of(options)->options();
+}
+
+std::int64_t training_flops(const ModelOptions& options) {
+  const std::unique_ptr<Family> family = family_of(options);
+  return 3 * (options.layers * family->flops_of_block() + family->flops_of_head());
+}
+
 }  // namespace ladder

@@ -97,7 +97,9 @@ class Family {
   // activations, and what products copy. Without gradients of weights.
   virtual std::int64_t working_bytes_of_block(AttentionPath path) const = 0;
   std::int64_t largest_matrix_of_block() const;  // elements, not per token
-  std::int64_t flops_of_block() const;           // of its forward
+  // Of their forwards; the head's is its product.
+  std::int64_t flops_of_block() const;
+  std::int64_t flops_of_head() const;
 
  protected:
   explicit Family(const ModelOptions& options);
@@ -112,5 +114,16 @@ std::vector<ModelFamily> all_families();
 
 // Throws UsageError naming the option if the shape is impossible.
 std::unique_ptr<Family> family_of(const ModelOptions& options);
+
+// Throws UsageError naming the option if the shape is impossible.
+void validate(const ModelOptions& options);
+
+// The shape, with its family's numbers where kv_heads or mlp_channels is 0. Throws UsageError as
+// validate() does.
+ModelOptions completed(const ModelOptions& options);
+
+// What forward and backward of all layers take, without what is computed again (PaLM, arXiv
+// 2204.02311, appendix B).
+std::int64_t training_flops(const ModelOptions& options);
 
 }  // namespace ladder

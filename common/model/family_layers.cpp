@@ -36,8 +36,8 @@ at::Tensor leaf_of(const at::Tensor& values, const Precision& precision) {
 
 }  // namespace
 
-LayerTensors::LayerTensors(const LayerShape& shape, const ModelOptions& options,
-                           const Parts& parts, std::uint64_t seed, at::Device device)
+LayerTensors::LayerTensors(const LayerShape& shape, const ModelOptions& options, const Parts& parts,
+                           std::uint64_t seed, at::Device device)
     : parts_(parts) {
   std::map<std::string, at::Tensor> leaves;
   for (const ParameterShape& parameter : shape.parameters) {

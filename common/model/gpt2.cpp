@@ -28,13 +28,13 @@ class Gpt2 final : public Family {
     const auto columns = [&](const std::string& name, std::int64_t num_matrices, std::int64_t n,
                              std::int64_t grain) {
       const std::int64_t out = num_matrices * n;
-      shapes.push_back({h + name + ".weight", {C, out}, cut_columns(C, out, grain, num_matrices),
-                        kInitStd});
+      shapes.push_back(
+          {h + name + ".weight", {C, out}, cut_columns(C, out, grain, num_matrices), kInitStd});
       shapes.push_back({h + name + ".bias", {out}, cut_columns(1, out, grain, num_matrices)});
     };
     const auto rows = [&](const std::string& name, std::int64_t n, std::int64_t grain) {
-      shapes.push_back({h + name + ".weight", {n, C}, cut_rows(n, C, grain),
-                        residual_std(options_)});
+      shapes.push_back(
+          {h + name + ".weight", {n, C}, cut_rows(n, C, grain), residual_std(options_)});
       shapes.push_back({h + name + ".bias", {C}});
     };
     add_norm(shapes, h + "ln_1");

@@ -40,8 +40,8 @@ class Llama final : public Family {
         shapes.push_back({of_layer + name + ".bias", {n}, cut_columns(1, n, d)});
     };
     const auto into = [&](const std::string& name, std::int64_t n, std::int64_t grain) {
-      shapes.push_back({of_layer + name + ".weight", {C, n}, cut_columns(C, n, grain),
-                        residual_std(options_)});
+      shapes.push_back(
+          {of_layer + name + ".weight", {C, n}, cut_columns(C, n, grain), residual_std(options_)});
     };
     const auto norm = [&](const std::string& name, std::int64_t channels) {
       shapes.push_back(norm_weight(of_layer + name, channels));

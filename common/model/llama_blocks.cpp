@@ -143,8 +143,8 @@ class LlamaLayers final : public FamilyLayers {
     const bool has_positions = interval == 0 || (index + 1) % interval != 0;
     const auto rotary = has_positions ? std::optional(rotary_) : std::nullopt;
     for (std::size_t part = 0; part < q.size(); ++part) {
-      block.attention.own.push_back({q[part], k[part], v[part], o[part], rotary,
-                                     options_.head_channels, options_.products});
+      block.attention.own.push_back(
+          {q[part], k[part], v[part], o[part], rotary, options_.head_channels, options_.products});
       block.mlp.own.push_back({gate[part], up[part], down[part], options_.products});
     }
     return block;

@@ -16,8 +16,10 @@
 #include <numbers>
 
 #include "common/core/check.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/model/attention.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/model/family.hpp"
 #include "common/model/llama_layers.hpp"
 #include "common/model/model_options.hpp"
 #include "common/model/weight_gradients.hpp"
@@ -152,7 +154,7 @@ TEST(Llama, LogitsAndGradientsAreThoseOfTheFormulas) {
                                                 {true, at::kBFloat16, 6e-2},
                                                 {false, at::kHalf, 1e-2}}) {
       ModelOptions options = tiny_llama(tied, kv_heads);
-      options.precision = {type, at::kFloat};
+      options.precision = {format_of(type)};
       const Model model = build_layers(options, 1);
       const Weights weights = enlarge(model);
       const at::Tensor tokens = at::randint(13, {3, 9}, at::kLong);
@@ -189,7 +191,7 @@ TEST(Llama, ItsRelativesAreThoseOfTheFormulas) {
           if (family == ModelFamily::kSmolLm3) options.no_rope_interval = 2;
           options.head_channels = head_channels;
           options.rope_scaling = scaling;
-          options.precision = {type, at::kFloat};
+          options.precision = {format_of(type)};
           const Model model = build_layers(options, 1);
           EXPECT_EQ(std::ssize(model.leaves()), num_tensors);
           const Weights weights = enlarge(model);

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <memory>
-#include <numeric>
 
 #include "common/core/check.hpp"
 #include "common/model/attention_path.hpp"
@@ -103,10 +102,6 @@ double bytes_of_deterministic_attention(const ModelOptions& options, double num_
 
 }  // namespace
 
-bool is_recomputed(const ModelOptions& options, std::int64_t layer) {
-  return options.recompute == Recompute::kBlocks && layer > 0 && layer <= options.layers;
-}
-
 std::int64_t saved_activation_bytes(const ModelOptions& options, std::int64_t num_rows) {
   const std::unique_ptr<Family> family = family_of(options);
   const AttentionPath path = attention_path(options.precision.params);
@@ -176,10 +171,11 @@ double most_activation_bytes(const std::vector<LayerActivations>& layers) {
 }
 
 std::vector<std::int64_t> forward_flops(const ModelOptions& options) {
+  const std::unique_ptr<Family> family = family_of(options);
   std::vector<std::int64_t> flops(static_cast<std::size_t>(options.layers + 2),
-                                  family_of(options)->flops_of_block());
+                                  family->flops_of_block());
   flops.front() = 0;
-  flops.back() = 2 * options.channels * options.vocab_size;
+  flops.back() = family->flops_of_head();
   return flops;
 }
 
@@ -188,19 +184,6 @@ std::vector<std::int64_t> backward_flops(const ModelOptions& options) {
   for (std::size_t layer = 0; layer < flops.size(); ++layer)
     flops[layer] *= is_recomputed(options, static_cast<std::int64_t>(layer)) ? 3 : 2;
   return flops;
-}
-
-std::int64_t training_flops(const ModelOptions& options) {
-  const std::vector<std::int64_t> forward = forward_flops(options);
-  return 3 * std::accumulate(forward.begin(), forward.end(), std::int64_t{0});
-}
-
-void validate(const ModelOptions& options) {
-  family_of(options);
-}
-
-ModelOptions completed(const ModelOptions& options) {
-  return family_of(options)->options();
 }
 
 }  // namespace ladder

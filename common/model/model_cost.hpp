@@ -9,9 +9,6 @@
 
 namespace ladder {
 
-// Whether backward computes this layer of the list again: with --recompute blocks, each block.
-bool is_recomputed(const ModelOptions& options, std::int64_t layer);
-
 // The bytes of activations that forward, with the summed loss, saves for backward, for num_rows
 // rows of `context` tokens on this machine's CPU, exactly. While the loss is computed, a second
 // number for each logit comes on top (loss_bytes()).
@@ -33,8 +30,8 @@ struct LayerActivations {
 // what is cut into parts, those of one of `num_owners`, which have as many each; and if these cut
 // rows (parts.hpp), as many of what is between layers.
 std::vector<LayerActivations> layer_activations(const ModelOptions& options, double num_rows,
-                                                Device device, int num_threads,
-                                                int num_owners = 1, bool cuts_rows = false);
+                                                Device device, int num_threads, int num_owners = 1,
+                                                bool cuts_rows = false);
 
 // The most that neighboring layers hold while a microbatch goes forward and backward through them.
 double most_activation_bytes(const std::vector<LayerActivations>& layers);
@@ -46,15 +43,5 @@ std::vector<std::int64_t> forward_flops(const ModelOptions& options);
 // The same of each layer's backward, which multiplies each matrix twice, and once more if it computes
 // the layer again.
 std::vector<std::int64_t> backward_flops(const ModelOptions& options);
-// What forward and backward of all layers take, without what is computed again (PaLM, arXiv
-// 2204.02311, appendix B).
-std::int64_t training_flops(const ModelOptions& options);
-
-// Throws UsageError naming the option if the shape is impossible.
-void validate(const ModelOptions& options);
-
-// The shape, with its family's numbers where kv_heads or mlp_channels is 0. Throws UsageError as
-// validate() does.
-ModelOptions completed(const ModelOptions& options);
 
 }  // namespace ladder

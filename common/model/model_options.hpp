@@ -66,6 +66,11 @@ inline std::int64_t query_channels_of(const ModelOptions& options) {
   return options.heads * head_channels_of(options);
 }
 
+// Whether backward computes this layer of a model's list again: 0 is the embedding, 1 … L are blocks.
+inline bool is_recomputed(const ModelOptions& options, std::int64_t layer) {
+  return options.recompute == Recompute::kBlocks && layer > 0 && layer <= options.layers;
+}
+
 // A model that --model knows by name: a family, or one of a family with a known shape.
 struct NamedModel {
   std::string name;

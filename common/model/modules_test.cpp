@@ -139,9 +139,9 @@ TEST(Gelu, OursIsThatOfTheFormulaAtEveryPosition) {
 // The CPU has two of them.
 TEST(AttentionBackend, IsWhatLibtorchTakes) {
   const ModelOptions model;
-  EXPECT_EQ(attention_backend(model, at::kCPU), "flash");
+  EXPECT_EQ(attention_backend(model, Device::kCpu), "flash");
   at::globalContext().setSDPUseFlash(false);
-  EXPECT_EQ(attention_backend(model, at::kCPU), "math");
+  EXPECT_EQ(attention_backend(model, Device::kCpu), "math");
   at::globalContext().setSDPUseFlash(true);
 }
 

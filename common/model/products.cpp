@@ -58,7 +58,8 @@ at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Te
     return onednn->call(x, is_dense ? weight : weight.contiguous(), bias, "none",
                         c10::List<std::optional<at::Scalar>>(), "");
   }
-  if (x.is_cpu() && is_16_bit(x.scalar_type()) && !has_instructions_for(format_of(x.scalar_type()))) {
+  if (x.is_cpu() && is_16_bit(x.scalar_type()) &&
+      !has_instructions_for(format_of(x.scalar_type()))) {
     const auto wide_bias = bias ? std::optional(widened(*bias)) : std::nullopt;
     return times_transposed(products, widened(x), widened(weight), wide_bias).to(x.scalar_type());
   }

@@ -15,6 +15,7 @@
 #include "common/core/trace.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/model/family.hpp"
+#include "common/model/model_cost.hpp"
 #include "common/model/weight_gradients.hpp"
 #include "common/testing/expect_throws.hpp"
 

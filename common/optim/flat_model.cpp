@@ -62,8 +62,7 @@ FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_mu
     shapes.push_back({unit.name, {}});
     for (const auto& [name, tensor] : unit.tensors) {
       check(fits(tensor, precision), "plan_flat_layout: '", name, "' is ", tensor.scalar_type(),
-            " or has another type of gradient, but other tensors are ",
-            to_torch(precision.params));
+            " or has another type of gradient, but other tensors are ", to_torch(precision.params));
       shapes.back().tensors.push_back(
           {name, tensor.sizes().vec(), tensor.requires_grad(), part_of(unit, name)});
     }

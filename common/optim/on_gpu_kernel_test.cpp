@@ -2,6 +2,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include "common/core/torch_types.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/on_gpu.hpp"
 #include "common/optim/optimizer.hpp"
@@ -51,17 +52,18 @@ TEST(BlockSumsKernel, HasTheBitsOfTheCpu) {
 TEST(OptimizerOnGpu, FollowsTheCpu) {
   at::manual_seed(9);
   const std::vector<Unit> shapes = {{"unit", {{"w", at::randn({33, 64})}, {"b", at::randn({64})}}}};
-  for (const Precision& precision : {Precision{}, Precision{NumberFormat::kBf16, NumberFormat::kFp32},
-                                     Precision{NumberFormat::kBf16, NumberFormat::kBf16}}) {
+  for (const Precision& precision :
+       {Precision{}, Precision{NumberFormat::kBf16, NumberFormat::kFp32},
+        Precision{NumberFormat::kBf16, NumberFormat::kBf16}}) {
     FlatLayout layout = plan_flat_layout(shapes);
     layout.precision = precision;
     layout.numel = 33 * 64 + 64;
     std::vector<at::Tensor> results;
     const at::Tensor start = at::randn({layout.numel}), gradient = at::randn({layout.numel});
     for (const at::Device device : {at::Device(at::kCPU), at::Device(at::kCUDA)}) {
-      layout.device = device;
-      const at::Tensor params = start.to(precision.params).to(device).clone();
-      const at::Tensor grads = gradient.to(precision.grads).to(device);
+      layout.device = device_of(device);
+      const at::Tensor params = start.to(to_torch(precision.params)).to(device).clone();
+      const at::Tensor grads = gradient.to(to_torch(precision.grads)).to(device);
       Optimizer optimizer({{params, grads, 0, true}}, layout.numel, layout, {});
       for (int step = 0; step < 3; ++step) optimizer.step(1e-2);
       results.push_back(params.cpu().to(at::kFloat));

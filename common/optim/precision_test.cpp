@@ -20,6 +20,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/optimizer.hpp"
@@ -30,9 +31,9 @@ namespace ladder {
 namespace {
 
 at::Tensor leaf_in(const at::Tensor& values, const Precision& precision) {
-  at::Tensor tensor = values.to(precision.params, /*non_blocking=*/false, /*copy=*/true);
+  at::Tensor tensor = values.to(to_torch(precision.params), /*non_blocking=*/false, /*copy=*/true);
   tensor.set_requires_grad(true);
-  if (precision.grads != precision.params) tensor.set_grad_dtype(precision.grads);
+  if (precision.grads != precision.params) tensor.set_grad_dtype(to_torch(precision.grads));
   return tensor;
 }
 
@@ -81,7 +82,7 @@ TEST(Precision, AShardWithNothingToUpdateHasItsStateAllTheSame) {
 TEST(Precision, TensorsStartAtMultiplesOf64BytesAndOnAGpuOf256) {
   for (const auto& [precision, on_cpu] :
        {std::pair{Precision{}, 16}, {kBf16, 32}, {kAllBf16, 32}}) {
-    for (const at::Device device : {at::Device(at::kCPU), at::Device(at::kCUDA)}) {
+    for (const Device device : {Device::kCpu, Device::kCuda}) {
       const int alignment = device.is_cuda() ? 4 * on_cpu : on_cpu;
       const FlatLayout layout = plan_flat_layout(units_in(precision), /*unit_multiple=*/3, device);
       EXPECT_EQ(layout.precision, precision);
@@ -138,7 +139,7 @@ TEST(Precision, MastersAreUpdatedAsFp32ParametersAre) {
         const FlatModel masters = of_narrow.updated_model(narrow.model);
         EXPECT_TRUE(values_of(masters.layout(), masters.params()).equal(wanted));
         EXPECT_TRUE(values_of(narrow.model.layout(), narrow.model.params())
-                        .equal(wanted.to(precision.params).to(at::kFloat)));
+                        .equal(wanted.to(to_torch(precision.params)).to(at::kFloat)));
       }
       EXPECT_FALSE(of_wide.masters().defined());
     }
@@ -194,8 +195,8 @@ TEST(Precision, GradientsAreUnscaledInFp32) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       for (const double clip_norm : {0.0, 1e-7}) {
         SCOPED_TRACE(::testing::Message() << type << ", clip norm " << clip_norm);
-        const at::ScalarType params = type == at::kFloat ? at::kHalf : type;
-        NarrowSubject scaled({params, type}), plain({params, at::kFloat});
+        const NumberFormat params = format_of(type == at::kFloat ? at::kHalf : type);
+        NarrowSubject scaled({params, format_of(type)}), plain({params, NumberFormat::kFp32});
         at::manual_seed(5);
         for (const NamedTensor& view : named_views(plain.model.layout(), plain.grads.flat()))
           view.tensor.copy_(at::randn(view.tensor.sizes()).mul_(0.01).to(type));

@@ -10,9 +10,9 @@
 namespace ladder {
 
 // What these words say, the program's name left out.
-inline CommandLine parse_words(const Trainer& trainer, std::vector<const char*> words) {
+inline CommandLine parse_words(const Theory& theory, std::vector<const char*> words) {
   words.insert(words.begin(), "program");
-  CommandLine line = parse_command_line(static_cast<int>(words.size()), words.data(), trainer);
+  CommandLine line = parse_command_line(static_cast<int>(words.size()), words.data(), theory);
   finalize(line);
   return line;
 }
@@ -24,10 +24,10 @@ struct GivenShape {
 };
 
 // Expects a UsageError whose message has all these parts.
-inline void expect_refused(const Trainer& trainer, const std::vector<const char*>& words,
+inline void expect_refused(const Theory& theory, const std::vector<const char*>& words,
                            const std::vector<std::string>& parts,
                            const std::source_location& where = std::source_location::current()) {
-  expect_throws<UsageError>([&] { parse_words(trainer, words); }, parts, where);
+  expect_throws<UsageError>([&] { parse_words(theory, words); }, parts, where);
 }
 
 }  // namespace ladder

@@ -162,8 +162,7 @@ struct ConfigFile {
 constexpr int kAsStarted = -1;  // ranks of a dry run that does not say how many
 
 // --config, --print-config, --dry-run and the step's picture: what is asked for besides options.
-void declare_requests(CLI::App& app, const Theory& theory, CommandLine& line,
-                      ConfigFile& config) {
+void declare_requests(CLI::App& app, const Theory& theory, CommandLine& line, ConfigFile& config) {
   const auto flag = [&](const char* name, bool& member, const char* help) {
     app.add_flag(name, member, help)->group("Help")->configurable(false);
   };

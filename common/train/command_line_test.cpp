@@ -37,9 +37,8 @@ struct LevelOptions {
   }
 };
 
-Trainer trainer_x() {
+Theory trainer_x() {
   return {.step = "step_x",
-          .train = nullptr,
           .state_bytes = nullptr,
           .sends = nullptr,
           .picture = Theory::Picture{"--show-level", "draw it", nullptr},
@@ -102,7 +101,7 @@ TEST(Options, ASimulatedRankIsOneOfThem) {
 }
 
 TEST(Options, OnAGpuTheDefaultIsBf16) {
-  EXPECT_EQ(parse({"--device", "cuda"}).options.device, at::Device(at::kCUDA));
+  EXPECT_EQ(parse({"--device", "cuda"}).options.device, Device(Device::kCuda));
   EXPECT_EQ(parse({"--device", "cuda"}).options.model.precision, (Precision{NumberFormat::kBf16}));
   EXPECT_TRUE(parse({"--device", "cuda"}).options.data.is_pinned);
   EXPECT_FALSE(parse({}).options.data.is_pinned);

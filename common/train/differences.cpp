@@ -130,8 +130,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Theory& 
         differences_from_theory(theory, options, report, {}, world_size, rank, machines);
 }
 
-std::vector<std::string> differences_from_theory(const Theory& theory,
-                                                 const TrainOptions& options,
+std::vector<std::string> differences_from_theory(const Theory& theory, const TrainOptions& options,
                                                  const TrainReport& report,
                                                  const MemoryReading& before, int world_size,
                                                  int rank, const Machines& machines) {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/train/sends.hpp"
 #include "common/train/report/report.hpp"
+#include "common/train/sends.hpp"
 #include "common/train/theory.hpp"
 
 namespace ladder {
@@ -22,8 +22,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Theory& 
 // A line for each amount that differs, with both values and, for memory, what that may mean;
 // nothing if there is none. `report`: this rank's. `before`: what was held before the run, such as
 // the rest of one that has failed.
-std::vector<std::string> differences_from_theory(const Theory& theory,
-                                                 const TrainOptions& options,
+std::vector<std::string> differences_from_theory(const Theory& theory, const TrainOptions& options,
                                                  const TrainReport& report,
                                                  const MemoryReading& before, int world_size,
                                                  int rank, const Machines& machines = {});

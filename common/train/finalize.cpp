@@ -7,7 +7,6 @@
 #include "common/core/check.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/model/family.hpp"
-#include "common/model/model_cost.hpp"
 #include "common/train/options/option_table.hpp"
 
 namespace ladder {

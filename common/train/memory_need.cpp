@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "common/comm/launcher_environment.hpp"
-#include "common/core/check.hpp"
 #include "common/core/amounts.hpp"
+#include "common/core/check.hpp"
 #include "common/model/model_cost.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/layout.hpp"

@@ -15,9 +15,8 @@ namespace {
 constexpr double kGiB = 0x1p30;
 
 // Every rank holds a whole replica.
-Trainer replicas() {
+Theory replicas() {
   return {.step = "step_x",
-          .train = nullptr,
           .state_bytes = [](const TrainOptions& options, int,
                             int) { return replica_state_bytes(options); },
           .sends = nullptr};

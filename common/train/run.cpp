@@ -9,7 +9,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/torch_types.hpp"
-#include "common/model/build_layers.hpp"
+#include "common/model/family.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"

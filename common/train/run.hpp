@@ -25,6 +25,7 @@
 #include "common/core/timer.hpp"
 #include "common/core/trace.hpp"
 #include "common/optim/exact_sums.hpp"
+#include "common/optim/loss_scaler.hpp"
 #include "common/optim/norm.hpp"
 #include "common/train/checkpoint/train_state.hpp"
 #include "common/train/options/options.hpp"

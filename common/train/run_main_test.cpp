@@ -37,12 +37,12 @@ using ::testing::StartsWith;
 using Train = TrainReport (*)(const TrainOptions& options, Communicator& comm);
 
 Trainer trainer_of(Train train) {
-  return {.step = "step_x",
-          .train = train,
-          .state_bytes = [](const TrainOptions&, int,
-                            int rank) { return StateBytes{.parameters = 100 + rank}; },
-          .sends = [](const TrainOptions&, const StepsTaken&, int,
-                      int) { return std::vector<Send>(); }};
+  return {{.step = "step_x",
+           .state_bytes = [](const TrainOptions&, int,
+                             int rank) { return StateBytes{.parameters = 100 + rank}; },
+           .sends = [](const TrainOptions&, const StepsTaken&, int,
+                       int) { return std::vector<Send>(); }},
+          train};
 }
 
 TEST(DryRunJson, ListsARankForEachStageOfAReplica) {

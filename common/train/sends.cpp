@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/comm/traffic_theory.hpp"
+#include "common/train/theory.hpp"
 
 namespace ladder {
 namespace {
@@ -81,6 +82,17 @@ Json to_json(const std::vector<Send>& sends, int rank, const Machines& machines)
          {"times", send.times}});
   }
   return json;
+}
+
+StepsTaken full_step(const TrainOptions& options) {
+  const std::int64_t microbatches = microbatches_per_step(options);
+  return {.batches = {.microbatches = microbatches,
+                      .rows = microbatches * options.data.microbatch_size}};
+}
+
+Traffic traffic_theory(const Theory& theory, const TrainOptions& options, const StepsTaken& steps,
+                       int world_size, int rank, const Machines& machines) {
+  return traffic_of(theory.sends(options, steps, world_size, rank), rank, machines);
 }
 
 }  // namespace ladder

@@ -15,6 +15,9 @@
 
 namespace ladder {
 
+struct Theory;        // theory.hpp
+struct TrainOptions;  // options.hpp
+
 // Optimizer steps that were taken, or are imagined, one after the other, and what they trained on.
 struct StepsTaken {
   std::int64_t first = 0, last = 1;  // numbers first + 1 to last
@@ -107,5 +110,12 @@ class SendPlan {
 // By ranks of the world, which are on `machines`.
 Traffic traffic_of(const std::vector<Send>& sends, int rank, const Machines& machines = {});
 Json to_json(const std::vector<Send>& sends, int rank, const Machines& machines = {});  // each once
+
+// One optimizer step with all its microbatches and rows.
+StepsTaken full_step(const TrainOptions& options);
+
+// The sum of what these steps send, by ranks on these machines.
+Traffic traffic_theory(const Theory& theory, const TrainOptions& options, const StepsTaken& steps,
+                       int world_size, int rank, const Machines& machines = {});
 
 }  // namespace ladder

@@ -7,7 +7,6 @@
 #include "common/data/bpe/bpe_files.hpp"
 #include "common/data/bpe/named_tokenizer.hpp"
 #include "common/data/tokenizer_source.hpp"
-#include "common/model/build_layers.hpp"
 #include "common/model/family.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -163,7 +162,8 @@ std::string Start::describe() const {
   if (kind_ == Kind::kRun) return path_.string();
   if (kind_ == Kind::kLlmC) return concat(path_.string(), ", a GPT-2 of llm.c");
   const ModelConfig config = config_in(path_);
-  return concat(path_.string(), ", a Hugging Face folder (", traits_of(config.model.family).name(), ")",
+  return concat(path_.string(), ", a Hugging Face folder (", traits_of(config.model.family).name(),
+                ")",
                 config.has_dropout ? "; its config.json asks for dropout, and here training is "
                                      "without"
                                    : "");

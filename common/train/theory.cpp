@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "common/train/layout.hpp"
-#include "common/train/sends.hpp"
 
 namespace ladder {
 
@@ -26,17 +25,6 @@ OptimizerWork work_of_replica(const TrainOptions& options, int /*world_size*/, i
 StateBytes Theory::peak_bytes(const TrainOptions& of_run, int world_size, int rank) const {
   StateBytes peak = state_bytes(of_run, world_size, rank);
   return peak += transient_bytes(of_run, world_size, rank);
-}
-
-StepsTaken full_step(const TrainOptions& options) {
-  const std::int64_t microbatches = microbatches_per_step(options);
-  return {.batches = {.microbatches = microbatches,
-                      .rows = microbatches * options.data.microbatch_size}};
-}
-
-Traffic traffic_theory(const Theory& theory, const TrainOptions& options, const StepsTaken& steps,
-                       int world_size, int rank, const Machines& machines) {
-  return traffic_of(theory.sends(options, steps, world_size, rank), rank, machines);
 }
 
 }  // namespace ladder

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/machines.hpp"
 #include "common/comm/mesh_shape.hpp"
 #include "common/comm/traffic.hpp"
 #include "common/core/json.hpp"
@@ -115,12 +114,5 @@ struct Theory {
   // The most that a rank holds during training.
   StateBytes peak_bytes(const TrainOptions& of_run, int world_size, int rank) const;
 };
-
-// One optimizer step with all its microbatches and rows.
-StepsTaken full_step(const TrainOptions& options);
-
-// The sum of what these steps send, by ranks on these machines.
-Traffic traffic_theory(const Theory& theory, const TrainOptions& options, const StepsTaken& steps,
-                       int world_size, int rank, const Machines& machines = {});
 
 }  // namespace ladder

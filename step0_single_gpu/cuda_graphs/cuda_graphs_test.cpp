@@ -25,7 +25,7 @@ TrainOptions small_model(at::ScalarType type) {
   TrainOptions options;
   options.model = {.context = kContext, .layers = 2, .heads = 2, .channels = 32};
   options.model.precision.params = format_of(type);
-  options.device = at::kCUDA;
+  options.device = Device::kCuda;
   finalize(options);
   return options;
 }

@@ -45,7 +45,7 @@ const std::vector<Case>& cases() {
        }},
       {"parameters and gradients in bf16, two blocks",
        [](TrainOptions& options) {
-         options.model.precision = {at::kBFloat16, at::kBFloat16};
+         options.model.precision = {NumberFormat::kBf16, NumberFormat::kBf16};
          options.model.layers = 2;
          options.model.tie_embeddings = true;
          options.data.num_microbatches = 2;
@@ -54,7 +54,7 @@ const std::vector<Case>& cases() {
       {"parameters and gradients in fp16, which overflow at first",
        [](TrainOptions& options) {
          options.num_steps = 8;
-         options.model.precision = {at::kHalf, at::kHalf};
+         options.model.precision = {NumberFormat::kFp16, NumberFormat::kFp16};
          options.loss_scale = {.initial = 1 << 22, .window = 2};
          options.data.num_microbatches = 2;
          options.clip_norm = 0.5;

@@ -10,8 +10,8 @@
 #include "common/testing/recording_communicator.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/build_model.hpp"
-#include "common/train/start.hpp"
 #include "common/train/differences.hpp"
+#include "common/train/start.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step0_single_gpu/judge/explanation.hpp"
 

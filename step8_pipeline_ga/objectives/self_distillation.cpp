@@ -11,8 +11,8 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/core/torch_types.hpp"
 #include "common/core/seed.hpp"
+#include "common/core/torch_types.hpp"
 #include "step8_pipeline_ga/objectives/inference_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 

@@ -15,16 +15,15 @@ std::vector<Send> sends(const TrainOptions& options, const StepsTaken& steps, in
                         int rank);
 
 inline Theory theory() {
-  Theory theory = {
-      .step = "objectives",
-      .role = RankRole::kStage,
-      .num_models = 2,
-      .keeps = {"reference log-probabilities"},
-      .state_bytes = state_bytes,
-      .sends = sends,
-      .mesh = step8::mesh_of,
-      .bubble = step8::bubble,
-      .tries = never};
+  Theory theory = {.step = "objectives",
+                   .role = RankRole::kStage,
+                   .num_models = 2,
+                   .keeps = {"reference log-probabilities"},
+                   .state_bytes = state_bytes,
+                   .sends = sends,
+                   .mesh = step8::mesh_of,
+                   .bubble = step8::bubble,
+                   .tries = never};
   theory.options.own = step_options<BucketOptions, PipelineOptions, ObjectiveOptions>();
   theory.options.data.num_microbatches = 4;  // as in step 8
   return theory;

@@ -25,8 +25,9 @@ inline std::unique_ptr<StepObjective> make_objective(const TrainOptions& options
 }
 
 inline Trainer trainer() {
-  return {theory(), [](const TrainOptions& options,
-                  Communicator& comm) { return step8::train(options, comm, make_objective); }};
+  return {theory(), [](const TrainOptions& options, Communicator& comm) {
+            return step8::train(options, comm, make_objective);
+          }};
 }
 
 }  // namespace ladder::objectives

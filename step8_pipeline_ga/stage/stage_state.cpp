@@ -5,6 +5,7 @@
 #include <map>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/train/checkpoint/joined.hpp"
 
 namespace ladder {
@@ -69,7 +70,7 @@ StateTensors staged_tensors(const std::map<std::string, TensorPlace>& places, co
 // As the layers have them: in parts, if layers are cut.
 StateTensors parameters_of(const StagePlan& plan, const FlatModel& model, const Mesh& mesh) {
   return in_fp32(staged_tensors(places_of(plan, {""}, model.named_params()), mesh,
-                                plan.layout.precision.params));
+                                to_torch(plan.layout.precision.params)));
 }
 
 }  // namespace

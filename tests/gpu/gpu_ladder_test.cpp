@@ -50,7 +50,7 @@ class GpuLadder : public RankTest {
     configuration.is_bf16 = is_bf16;
     configuration.recompute = Recompute::kNone;
     TrainOptions options = options_of(configuration, texts_);
-    options.device = at::kCUDA;
+    options.device = Device::kCuda;
     options.data.is_pinned = true;
     return options;
   }
@@ -229,7 +229,7 @@ TEST_ON_PROCESSES(GpuLadder, DilocoResumes) {
 TEST_ON_PROCESSES(GpuLadder, FollowsTheCpu) {
   if (size_ > 1) return;
   TrainOptions on_gpu = options(/*is_bf16=*/false), on_cpu = on_gpu;
-  on_cpu.device = at::kCPU;
+  on_cpu.device = Device::kCpu;
   const std::vector<double> gpu = ask_oracle(on_gpu, 1).report.losses;
   const std::vector<double> cpu = ask_oracle(on_cpu, 1).report.losses;
   EXPECT_THAT(gpu, Pointwise(DoubleNear(1e-5), cpu));
@@ -238,12 +238,12 @@ TEST_ON_PROCESSES(GpuLadder, FollowsTheCpu) {
 // A checkpoint of one device goes on on the other.
 TEST_ON_PROCESSES(GpuLadder, CheckpointsCrossDevices) {
   if (size_ > 1) return;
-  for (const at::Device first : {at::Device(at::kCUDA), at::Device(at::kCPU)}) {
+  for (const Device first : {Device::kCuda, Device::kCpu}) {
     TrainOptions begun = options(/*is_bf16=*/true);
     begun.device = first;
     begun.num_steps = 4;
     const FinishedRun start = ask_oracle(begun, 1);
-    begun.device = first.is_cuda() ? at::Device(at::kCPU) : at::Device(at::kCUDA);
+    begun.device = first.is_cuda() ? Device::kCpu : Device::kCuda;
     begun.num_steps = 6;
     begun.output.resume = start.folder;
     const FinishedRun rest = ask_oracle(begun, 1);

@@ -9,8 +9,8 @@
 #include "common/comm/mesh.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/rank_test.hpp"
-#include "common/train/start.hpp"
 #include "common/train/differences.hpp"
+#include "common/train/start.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "tests/parity/closed_form.hpp"
 

@@ -28,7 +28,8 @@ struct Widths {
 
 Widths widths_of(const ModelOptions& model) {
   const bool is_narrow = model.precision.params != NumberFormat::kFp32;
-  return {is_narrow ? 2 : 4, model.precision.grads != NumberFormat::kFp32 ? 2 : 4, is_narrow ? 4 : 0};
+  return {is_narrow ? 2 : 4, model.precision.grads != NumberFormat::kFp32 ? 2 : 4,
+          is_narrow ? 4 : 0};
 }
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {

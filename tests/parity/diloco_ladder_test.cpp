@@ -97,25 +97,25 @@ TEST_ON_PROCESSES(DilocoLadder, WithARoundAtEveryStepOfSgdItIsStep3) {
 TEST_ON_RANKS(DilocoLadder, EqualsItsDefinitionToTheBit) {
   struct Setting {
     DilocoOptions diloco;
-    at::ScalarType params = at::kFloat;
+    NumberFormat params = NumberFormat::kFp32;
     ModelFamily family = ModelFamily::kGpt2;
     int configuration = 4;  // 10: steps in which some workers, or all, have no target
   };
   constexpr auto llama = ModelFamily::kLlama, gpt2 = ModelFamily::kGpt2;
   for (const auto& [diloco_options, params, family, configuration] : std::vector<Setting>{
            {{.sync_every = 4}},
-           {{.sync_every = 4}, at::kFloat, gpt2, 10},
+           {{.sync_every = 4}, NumberFormat::kFp32, gpt2, 10},
            {{.sync_every = 3, .sync_delay = 2}},
-           {{.sync_every = 4, .num_fragments = 2, .sync_delay = 1}, at::kFloat, llama},
+           {{.sync_every = 4, .num_fragments = 2, .sync_delay = 1}, NumberFormat::kFp32, llama},
            {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25}},
            {{.sync_every = 2, .alpha = 1}},
-           {{.sync_every = 4}, at::kBFloat16},
-           {{.sync_every = 4, .sync_delay = 1}, at::kHalf},
+           {{.sync_every = 4}, NumberFormat::kBf16},
+           {{.sync_every = 4, .sync_delay = 1}, NumberFormat::kFp16},
            {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25},
-            at::kBFloat16,
+            NumberFormat::kBf16,
             llama}}) {
     SCOPED_TRACE(concat(diloco_options.num_fragments, " fragments, delay ",
-                        diloco_options.sync_delay, ", alpha ", diloco_options.alpha, ", ", params));
+                        diloco_options.sync_delay, ", alpha ", diloco_options.alpha, ", ", format_name(params)));
     TrainOptions all = options(diloco_options, configuration);
     all.model.precision.params = params;
     all.model.family = family;
@@ -150,7 +150,7 @@ TEST_ON_RANKS(DilocoLadder, EqualsItsDefinitionToTheBit) {
 // the others'.
 TEST_ON_RANKS(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
   for (const auto& [params, wire] :
-       {std::pair{at::kFloat, WireFormat::kInt8}, {at::kHalf, WireFormat::kFp32}}) {
+       {std::pair{NumberFormat::kFp32, WireFormat::kInt8}, {NumberFormat::kFp16, WireFormat::kFp32}}) {
     TrainOptions all = options(
         {.sync_every = 8, .num_fragments = 2, .sync_delay = 2, .alpha = 0.5, .wire = wire}, 4);
     all.model.precision.params = params;

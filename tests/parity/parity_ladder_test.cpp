@@ -12,6 +12,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/model/model_cost.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"

@@ -10,7 +10,9 @@
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/data/batch_stream.hpp"
+#include "common/optim/loss_scaler.hpp"
 #include "common/optim/norm.hpp"
+#include "common/optim/optimizer.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
 #include "common/train/generate.hpp"

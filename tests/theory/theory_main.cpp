@@ -1,6 +1,6 @@
 // --dry-run N --json of any trainer, without libtorch:
 //
-//   theory step5_zero1 --dry-run 4 --json --model llama
+//   theory STEP --dry-run 4 --json --model llama
 //
 // The words are the trainer's own, and so are the answer and the message if they are wrong. Tokens are
 // bytes unless --vocab-size says how many there are: no file is opened but that of --config.

@@ -3,9 +3,8 @@
 namespace ladder {
 namespace {
 
-const std::vector<std::pair<std::string, NumberFormat>> kFormats = {{"fp32", NumberFormat::kFp32},
-                                                                  {"bf16", NumberFormat::kBf16},
-                                                                  {"fp16", NumberFormat::kFp16}};
+const std::vector<std::pair<std::string, NumberFormat>> kFormats = {
+    {"fp32", NumberFormat::kFp32}, {"bf16", NumberFormat::kBf16}, {"fp16", NumberFormat::kFp16}};
 
 constexpr std::int64_t kMostContext = std::int64_t{1} << 22;
 constexpr std::int64_t kMostLayers = std::int64_t{1} << 16;

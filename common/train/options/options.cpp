@@ -18,9 +18,9 @@ namespace {
 // The formats of parameters and gradients.
 void check_precision(const TrainOptions& options) {
   const Precision& precision = options.model.precision;
-  check_usage(precision.grads == NumberFormat::kFp32 || precision.grads == precision.params, "--grad-dtype ",
-              format_name(precision.grads), " goes with --precision ", format_name(precision.grads),
-              ", but parameters are ", format_name(precision.params),
+  check_usage(precision.grads == NumberFormat::kFp32 || precision.grads == precision.params,
+              "--grad-dtype ", format_name(precision.grads), " goes with --precision ",
+              format_name(precision.grads), ", but parameters are ", format_name(precision.params),
               ": gradients are either fp32 or what "
               "parameters are");
   check_usage(precision.has_16_bit_params() || options.optimizer.masters == Masters::kFp32,

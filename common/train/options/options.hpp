@@ -54,7 +54,7 @@ struct TrainOptions {
   double clip_norm = 1.0;    // 0: off
   double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: no cap
   int num_threads = 1;       // compute threads per rank; bits are equal between steps with 1 only
-  Device device = {};            // where parameters, gradients and activations live
+  Device device = {};        // where parameters, gradients and activations live
   bool is_deterministic = true;  // on a GPU: kernels that give the same bits in every run
   Transport transport = Transport::kAuto;
   NcclOptions nccl;  // of the nccl transport

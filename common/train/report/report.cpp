@@ -8,7 +8,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/model/attention.hpp"
-#include "common/model/build_layers.hpp"
+#include "common/model/family.hpp"
 
 namespace ladder {
 namespace {

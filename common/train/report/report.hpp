@@ -16,8 +16,8 @@
 #include "common/core/process_memory.hpp"
 #include "common/data/batch_counts.hpp"
 #include "common/train/options/options.hpp"
-#include "common/train/report/step_record.hpp"
 #include "common/train/report/state_bytes.hpp"
+#include "common/train/report/step_record.hpp"
 
 namespace ladder {
 

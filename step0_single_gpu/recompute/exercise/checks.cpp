@@ -18,9 +18,11 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/torch_types.hpp"
 #include "common/core/trace.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/model/family.hpp"
+#include "common/model/model_cost.hpp"
 #include "common/model/recompute.hpp"
 #include "common/model/weight_gradients.hpp"
 #include "common/testing/draw.hpp"
@@ -280,10 +282,10 @@ class Checks : public Examination {
                               training.is_frozen ? " with a frozen embedding" : "",
                               training.is_halved ? ", in halves" : "");
     if (draw != nullptr)
-      what = draw->announce(concat(what, ", ", options.layers, " blocks of ", options.channels,
-                                   " channels, ", training.rows, " rows of ", options.context,
-                                   " tokens, ",
-                                   options.precision.params == NumberFormat::kFp32 ? "fp32" : "bf16"));
+      what = draw->announce(
+          concat(what, ", ", options.layers, " blocks of ", options.channels, " channels, ",
+                 training.rows, " rows of ", options.context, " tokens, ",
+                 options.precision.params == NumberFormat::kFp32 ? "fp32" : "bf16"));
     examine_next(what, [&](Communicator&) {
       const auto gradients = [&](Recompute way) {
         prefix_ = concat(what, ", ", way == Recompute::kNone ? "without: " : "recomputed: ");
@@ -401,7 +403,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
              .heads = draw.number(1, 3),
              .tie_embeddings = draw.coin()};
   options.channels = 2 * options.heads * draw.number(1, 4);
-  options.precision.params = draw.coin() ? at::kBFloat16 : at::kFloat;
+  options.precision.params = draw.coin() ? NumberFormat::kBf16 : NumberFormat::kFp32;
   checks.trains(options,
                 {.rows = draw.number(1, 4), .is_frozen = draw.coin(), .is_halved = draw.coin()},
                 &draw);
