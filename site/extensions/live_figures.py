@@ -11,7 +11,9 @@ from pathlib import Path
 
 from docutils import nodes
 
-ITS_WASM = re.compile(r"^// wasm: (\w+)$", re.MULTILINE)  # in the script of a figure that has none of its own
+ITS_WASM = re.compile(
+    r"^// wasm: (\w+)$", re.MULTILINE
+)  # in the script of a figure that has none of its own
 MARK = re.compile(r"<!-- live: (\w+) -->\s*$")
 
 

@@ -95,7 +95,9 @@ def sums(figure, random):
         numbers = [c_float(float(text)).value for text in texts]
         found = figure.ask("numbers=" + "_".join(texts))
         wanted = [added(numbers), added(numbers[::-1]), tree(numbers)]
-        expect([each["bits"] for each in found["orders"]] == [*map(bits, wanted)], f"sums of {texts}")
+        expect(
+            [each["bits"] for each in found["orders"]] == [*map(bits, wanted)], f"sums of {texts}"
+        )
         different = {bits(added(list(order))) for order in permutations(numbers)}
         expect(found["sums"] == len(different), f"{found['sums']} sums of {texts}")
         # The lesson's formula: range = 32 √M · norm, where √M and the norm are rounded up to powers of two.
@@ -106,11 +108,15 @@ def sums(figure, random):
         quantum = 2.0 ** found["quantum"]
         rounded = [c_float(round(number / quantum) * quantum).value for number in numbers]
         if all(abs(number) <= 2.0 ** found["share"] for number in numbers):
-            expect(found["sums_rounded"] == 1, f"{texts}: rounded first, {found['sums_rounded']} sums")
+            expect(
+                found["sums_rounded"] == 1, f"{texts}: rounded first, {found['sums_rounded']} sums"
+            )
             expect(found["orders"][0]["rounded_bits"] == bits(added(rounded)), f"rounded {texts}")
     expect("must be 2 to 7" in figure.refusal("numbers=1"), "one number is no sum")
     figure.open("numbers=0.1_0.2_0.3")
-    expect(bits(added([c_float(x).value for x in (0.1, 0.2, 0.3)])) in figure.text(), "its own link")
+    expect(
+        bits(added([c_float(x).value for x in (0.1, 0.2, 0.3)])) in figure.text(), "its own link"
+    )
 
 
 # ---- rounds -------------------------------------------------------------------------------------
@@ -120,18 +126,43 @@ def rounds(figure, random):
     for _ in range(SETTINGS):
         fragments = random.choice([1, 2, 4])
         every = fragments * random.randint(2, 10)
-        delay, step, average = random.randrange(every // fragments), 10 * random.randint(1, 20), 20 * random.randint(0, 60)
-        words = f"sync_every={every}&fragments={fragments}&delay={delay}&step={step}&average={average}"
+        delay, step, average = (
+            random.randrange(every // fragments),
+            10 * random.randint(1, 20),
+            20 * random.randint(0, 60),
+        )
+        words = (
+            f"sync_every={every}&fragments={fragments}&delay={delay}&step={step}&average={average}"
+        )
         found = figure.ask(words)
         waits = 2 * fragments * max(0, average / fragments - delay * step)
-        expect(abs(found["waited"] - waits) < 1e-6, f"{words}: waits {found['waited']}, not {waits}")
+        expect(
+            abs(found["waited"] - waits) < 1e-6, f"{words}: waits {found['waited']}, not {waits}"
+        )
         expect(abs(found["time"] - waits - 2 * every * step) < 1e-6, f"{words}: {found['time']}")
-        options = ["--sync-every", every, "--fragments", fragments, "--sync-delay", delay, "--steps", 2 * every]
+        options = [
+            "--sync-every",
+            every,
+            "--fragments",
+            fragments,
+            "--sync-delay",
+            delay,
+            "--steps",
+            2 * every,
+        ]
         plan = facts("step9_diloco", options, 2)["ranks"][0]["plan"]
         sent = sum(send["times"] for send in plan if send["element_bytes"] == 4)
-        expect(sent == found["rounds"] == len(found["flights"]), f"{words}: {found['rounds']} averages, not {sent}")
-    expect("is not divisible" in figure.refusal("sync_every=10&fragments=4"), "fragments that do not divide")
-    expect("must be from 0 to 4" in figure.refusal("sync_every=20&fragments=4&delay=5"), "a long delay")
+        expect(
+            sent == found["rounds"] == len(found["flights"]),
+            f"{words}: {found['rounds']} averages, not {sent}",
+        )
+    expect(
+        "is not divisible" in figure.refusal("sync_every=10&fragments=4"),
+        "fragments that do not divide",
+    )
+    expect(
+        "must be from 0 to 4" in figure.refusal("sync_every=20&fragments=4&delay=5"), "a long delay"
+    )
 
 
 # ---- collectives ----------------------------------------------------------------------------------
@@ -149,7 +180,9 @@ def collectives(figure, random):
         for way, number in (("direct", 2), ("ring", 2 * (ranks - 1))):
             cost = found["costs"][way]
             expect(cost["rounds"] == number, f"{words}: {cost['rounds']} rounds {way}")
-            expect(cost["messages"] == 2 * (ranks - 1), f"{words}: {cost['messages']} messages {way}")
+            expect(
+                cost["messages"] == 2 * (ranks - 1), f"{words}: {cost['messages']} messages {way}"
+            )
             if numel % ranks == 0:
                 expect(cost["bytes"] == most, f"{words}: {cost['bytes']} bytes {way}")
             ms = number * latency / 1000 + cost["bytes"] * 8 / bandwidth / 1e6
@@ -174,8 +207,12 @@ def facts(step, words, ranks):
 
 def random_words(random):
     words = ["--layers", 2 * random.randint(1, 4), "--channels", 64 * random.randint(1, 4)]
-    words += ["--num-microbatches", random.choice([1, 2, 4])] + random.choice([[], ["--precision", "bf16"]])
-    words += random.choice([[], ["--recompute", "blocks"], ["--recompute", "cheap"], ["--model", "llama"]])
+    words += ["--num-microbatches", random.choice([1, 2, 4])] + random.choice(
+        [[], ["--precision", "bf16"]]
+    )
+    words += random.choice(
+        [[], ["--recompute", "blocks"], ["--recompute", "cheap"], ["--model", "llama"]]
+    )
     return [*words, "--products", "blas"]  # by default, the faster ones of a machine
 
 
@@ -191,39 +228,68 @@ def memory(figure, random):
         if printed.returncode:
             expect(figure.refusal(request) in printed.stderr, f"{request}: {printed.stderr}")
         else:
-            expect(figure.ask(request) == json.loads(printed.stdout), f"{request} says something else")
-    figure.open("model=smollm2-135m&ranks=4&context=256&rows=2&microbatches=4&precision=bf16&recompute=none")
+            expect(
+                figure.ask(request) == json.loads(printed.stdout), f"{request} says something else"
+            )
+    figure.open(
+        "model=smollm2-135m&ranks=4&context=256&rows=2&microbatches=4&precision=bf16&recompute=none"
+    )
     words = "--model smollm2-135m --context 256 --micro-batch-size 2 --num-microbatches 4 --precision bf16 --products blas".split()
     held = facts("step5_zero1", words, 4)["ranks"][0]
     row = figure.page.locator("#figure-memory tr", has=figure.page.locator("th", has_text="step5"))
     titles = [bar.get_attribute("title") for bar in row.locator(".bytes i").all()]
     shown = [int(title.split(": ")[1].split()[0].replace(",", "")) for title in titles]
-    wanted = [*(held["at_most"][part] for part in ("parameters", "gradients", "optimizer")), held["holds"]["communication"], held["working"]]
+    wanted = [
+        *(held["at_most"][part] for part in ("parameters", "gradients", "optimizer")),
+        held["holds"]["communication"],
+        held["working"],
+    ]
     expect(shown == wanted, f"step 5 holds {shown}, not {wanted}")
 
 
 def buckets(figure, random):
     clock = Clock(BUILD)
     for _ in range(SETTINGS):
-        words = ["--layers", random.randint(1, 8), "--bucket-mb", random.choice([0.1, 0.5, 2]), "--products", "blas"]
-        ranks, link, speed = random.randint(2, 8), (5 * random.randint(0, 40), random.randint(1, 50) / 10), (random.randint(1, 20) / 20, 10)
+        words = [
+            "--layers",
+            random.randint(1, 8),
+            "--bucket-mb",
+            random.choice([0.1, 0.5, 2]),
+            "--products",
+            "blas",
+        ]
+        ranks, link, speed = (
+            random.randint(2, 8),
+            (5 * random.randint(0, 40), random.randint(1, 50) / 10),
+            (random.randint(1, 20) / 20, 10),
+        )
         request = f"step4_bucketed_ddp {' '.join(map(str, words))} --dry-run {ranks} --json --link {link[0]}:{link[1]} --speed {speed[0]}:{speed[1]}"
         found, said = figure.ask(request)["clock"], facts("step4_bucketed_ddp", words, ranks)
         planned = clock.estimate(said, clock.said_speed(said, *speed), (link, None))
-        expect(abs(found["step_s"] / planned.step_s - 1) < 1e-12, f"{request}: {found['step_s']} s, not {planned.step_s}")
-        expect(abs(found["waiting_s"] - planned.waiting_s) < 1e-12, f"{request}: waits {found['waiting_s']}")
+        expect(
+            abs(found["step_s"] / planned.step_s - 1) < 1e-12,
+            f"{request}: {found['step_s']} s, not {planned.step_s}",
+        )
+        expect(
+            abs(found["waiting_s"] - planned.waiting_s) < 1e-12,
+            f"{request}: waits {found['waiting_s']}",
+        )
         ends = max(end for rank, lane, begin, end, *_ in found["spans"])
         expect(abs(ends - found["step_s"]) < 1e-9, f"{request}: the time line ends at {ends}")
     expect("With buckets" in figure.text(), "nothing is said")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("site", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
         page = chromium.new_page()
         for check in (sums, rounds, collectives, memory, buckets):
             check(Figure(page, arguments.site, check.__name__), Random(arguments.seed))

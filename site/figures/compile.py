@@ -33,7 +33,10 @@ OF_FILES = ["fstream.cpp", "filesystem/path.cpp", "filesystem/filesystem_error.c
 WITH_FILES = "-std=c++23 -D_LIBCPP_HAS_FILESYSTEM=1 -D_LIBCPP_BUILDING_LIBRARY -Wno-macro-redefined -Wl,--import-symbols".split()
 HERE, KEPT = ROOT / "site/figures", ROOT / ".ladder/figures"
 FLAGS = "-target wasm32-wasi -mexec-model=reactor -std=c++20 -Oz -s -fexceptions".split()
-LIBRARIES = {"nlohmann": "nlohmann-json3-dev", "CLI": "libcli11-dev"}  # of headers alone; Debian's packages
+LIBRARIES = {
+    "nlohmann": "nlohmann-json3-dev",
+    "CLI": "libcli11-dev",
+}  # of headers alone; Debian's packages
 
 
 def names():

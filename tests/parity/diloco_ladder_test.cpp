@@ -115,7 +115,8 @@ TEST_ON_RANKS(DilocoLadder, EqualsItsDefinitionToTheBit) {
             NumberFormat::kBf16,
             llama}}) {
     SCOPED_TRACE(concat(diloco_options.num_fragments, " fragments, delay ",
-                        diloco_options.sync_delay, ", alpha ", diloco_options.alpha, ", ", format_name(params)));
+                        diloco_options.sync_delay, ", alpha ", diloco_options.alpha, ", ",
+                        format_name(params)));
     TrainOptions all = options(diloco_options, configuration);
     all.model.precision.params = params;
     all.model.family = family;
@@ -149,8 +150,8 @@ TEST_ON_RANKS(DilocoLadder, EqualsItsDefinitionToTheBit) {
 // after a worker alone has skipped a step: its own inner optimizer has then taken fewer steps than
 // the others'.
 TEST_ON_RANKS(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
-  for (const auto& [params, wire] :
-       {std::pair{NumberFormat::kFp32, WireFormat::kInt8}, {NumberFormat::kFp16, WireFormat::kFp32}}) {
+  for (const auto& [params, wire] : {std::pair{NumberFormat::kFp32, WireFormat::kInt8},
+                                     {NumberFormat::kFp16, WireFormat::kFp32}}) {
     TrainOptions all = options(
         {.sync_every = 8, .num_fragments = 2, .sync_delay = 2, .alpha = 0.5, .wire = wire}, 4);
     all.model.precision.params = params;

@@ -65,8 +65,7 @@ TEST_F(TheoryTest, SaysItOfTheirOwnOptions) {
        "--dry-run 4 --layers 8 --pipeline-schedule interleaved --chunks-per-stage 2 "
        "--num-microbatches 8"},
       {"step8", "--dry-run 4 --pipeline-stages 2 --pipeline-schedule zero-bubble"},
-      {"objectives",
-       "--dry-run 4 --pipeline-stages 2 --objective dpo --dpo-reference anywhere"},
+      {"objectives", "--dry-run 4 --pipeline-stages 2 --objective dpo --dpo-reference anywhere"},
       {"objectives", "--dry-run 4 --objective self_distillation"},
       {"tensor_parallel", "--dry-run 4 --tensor-ranks 4 --model llama"},
       {"tensor_parallel",
