@@ -160,7 +160,7 @@ TEST_ON_RANKS(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
     all.output.keep = 0;
     const FinishedRun whole = climb(all);
     for (const std::int64_t step : {4, 5, 6, 7, 10}) {
-      SCOPED_TRACE(concat(params, ", step ", step));
+      SCOPED_TRACE(concat(format_name(params), ", step ", step));
       climber_.wait_for_all();
       TrainOptions rest = all;
       rest.output.resume = checkpoint_of(whole, step);
