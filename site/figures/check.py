@@ -299,6 +299,8 @@ def permalinks_restore_everything(figure, folder, random):
     figure.page.get_by_text("1F1B", exact=True).click()
     figure.page.locator("#figure-schedule-stages").fill("3")
     figure.page.locator("#figure-schedule-message").fill("0.75")
+    heard = figure.text(".heard")
+    expect(heard.startswith(f"{figure.slots():g} slots, live: 3, 2, 1; bubble: "), heard)
     figure.move(0, "F3", -1)
     wanted = [figure.page.evaluate("location.href"), figure.slots(), figure.order(0)]
     expect(

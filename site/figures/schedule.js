@@ -86,6 +86,7 @@
       show(ask(query()));
       keep();
       say("");
+      heard.textContent = `${in_words(answer)}; bubble: ${answer.percent_of_ideal}% of the ideal time`;
     }
     const keep = () => history.replaceState(null, "", permalink());
 
@@ -123,6 +124,7 @@
     const scroll = element("div", { class: "scroll" }, svg);
     const legend = element("ul", { class: "legend" });
     const says = element("p", { class: "says", role: "status" }), hint = element("span", { id: id("hint"), class: "unseen" }, HINT);
+    const heard = element("p", { class: "heard unseen", role: "status" });  // what a setting has changed, for those who do not see it
     const undo = element("button", { type: "button", onclick: () => taken_back(moves.slice(0, -1), "Undone.") }, "Undo");
     const again = element("button", { type: "button", onclick: () => taken_back([], "All moves undone.") }, "Start over");
     const copy = element("button", { type: "button", onclick: copy_link }, "Copy link");
@@ -130,7 +132,7 @@
     const text = element("pre", { class: "wide", tabindex: 0 }), command = element("p", {});
     const box = element("div", { class: "figure-box", role: "group", "aria-label": "A pipeline schedule to play with" },
       element("div", { class: "bar" }, element("label", { for: id("level") }, "Level"), level_choice), controls, task, goals, sum,
-      element("div", { class: "chart" }, names, scroll, most), legend, says, hint,
+      element("div", { class: "chart" }, names, scroll, most), legend, says, heard, hint,
       element("div", { class: "bar" }, undo, again, copy),
       element("details", {}, element("summary", {}, "As a table"), table),
       element("details", {}, element("summary", {}, "As the trainer draws it"), text, command));
@@ -157,7 +159,8 @@
     }
     function say(words, kind = "") {
       says.className = `says ${kind}`;
-      says.textContent = words || HINT;
+      heard.textContent = "";
+      if (says.textContent !== (words || HINT)) says.textContent = words || HINT;
     }
 
     // ---- levels -------------------------------------------------------------------------------------------------------
