@@ -13,10 +13,8 @@
 // Costs are in slots, and for all chunks of a stage together, so that schedules with any number of
 // chunks can be compared. A move "1.3.2" takes the computation at place 3 of stage 1's order to
 // place 2; moves are made one after the other.
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,6 +23,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
+#include "site/figures/request.hpp"
 #include "site/figures/wasm.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
@@ -36,88 +35,36 @@ namespace {
 
 // ---- requests ---------------------------------------------------------------------------------
 
-struct Setting {
-  const char* name;
-  double value, least, most, step;
-};
 constexpr Setting kSettings[] = {{"stages", 4, 1, 8, 1},       {"microbatches", 8, 1, 24, 1},
                                  {"chunks", 1, 1, 4, 1},       {"cut", 0, 0, 1, 1},
                                  {"forward", 1, 0.25, 4, .25}, {"dgrad", 1, 0.25, 4, .25},
                                  {"wgrad", 1, 0.25, 4, .25},   {"message", 0, 0, 4, .25}};
 
-using Request = std::map<std::string, std::string, std::less<>>;
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-double number_in(const std::string& text, const std::string& name, double least, double most) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  check_usage(!text.empty() && *end == 0 && value >= least && value <= most, name, " is '", text,
-              "': it must be a number from ", least, " to ", most);
-  return value;
-}
-
-int count_in(const std::string& text, const std::string& name, double least, double most) {
-  const double value = number_in(text, name, least, most);
-  check_usage(value == std::floor(value), name, " is '", text, "': it must be a whole number");
-  return static_cast<int>(value);
-}
-
-Request parse(const std::string& text) {
-  Request request;
-  for (const std::string& part : split(text, '&')) {
-    const std::size_t equals = std::min(part.find('='), part.size() - 1);
-    request[part.substr(0, equals)] = part.substr(equals + 1);
-  }
-  for (const auto& [name, value] : request) {
-    const bool is_known = name == "schedule" || name == "moves" ||
-                          std::any_of(std::begin(kSettings), std::end(kSettings),
-                                      [&](const Setting& each) { return name == each.name; });
-    check_usage(is_known, "there is no setting '", name, "'");
-  }
-  return request;
-}
-
-double value_of(const Request& request, std::string_view name) {
-  const Setting& setting = *std::find_if(std::begin(kSettings), std::end(kSettings),
-                                         [&](const Setting& each) { return name == each.name; });
-  const auto found = request.find(name);
-  if (found == request.end()) return setting.value;
-  if (setting.step < 1) return number_in(found->second, found->first, setting.least, setting.most);
-  return count_in(found->second, found->first, setting.least, setting.most);
+Request read(const std::string& text) {
+  return {text, kSettings, {{"schedule", to_string(Schedule::k1f1b)}, {"moves", ""}}};
 }
 
 Schedule schedule_in(const Request& request) {
-  const auto found = request.find("schedule");
-  if (found == request.end()) return Schedule::k1f1b;
+  const std::string& name = request.text("schedule");
   for (const Schedule each :
        {Schedule::kGpipe, Schedule::k1f1b, Schedule::kInterleaved, Schedule::kZeroBubble}) {
-    if (found->second == to_string(each)) return each;
+    if (name == to_string(each)) return each;
   }
-  throw UsageError(concat("there is no schedule '", found->second, "'"));
+  throw UsageError(concat("there is no schedule '", name, "'"));
 }
 
 // ---- orders -----------------------------------------------------------------------------------
 
 // Messages follow from the order of the computations, and are left out.
 PipelinePlan planned(const Request& request) {
-  PipelinePlan plan =
-      plan_pipeline(schedule_in(request), static_cast<int>(value_of(request, "stages")),
-                    static_cast<int>(value_of(request, "microbatches")),
-                    static_cast<int>(value_of(request, "chunks")));
+  PipelinePlan plan = plan_pipeline(schedule_in(request), static_cast<int>(request.count("stages")),
+                                    static_cast<int>(request.count("microbatches")),
+                                    static_cast<int>(request.count("chunks")));
   for (std::vector<Action>& actions : plan.stages) {
     std::vector<Action> computations;
     for (Action action : actions) {
       if (is_message(action.kind)) continue;
-      const bool is_cut = action.kind == ActionKind::kBackward && value_of(request, "cut") > 0;
+      const bool is_cut = action.kind == ActionKind::kBackward && request.number("cut") > 0;
       if (is_cut) action.kind = ActionKind::kInputBackward;
       computations.push_back(action);
       action.kind = ActionKind::kWeightBackward;
@@ -128,15 +75,21 @@ PipelinePlan planned(const Request& request) {
   return plan;
 }
 
+int place_in(const std::string& text, const std::string& name, double least, double most) {
+  const double value = number_in(text, name, least, most);
+  check_usage(value == std::floor(value), name, " is '", text, "': it must be a whole number");
+  return static_cast<int>(value);
+}
+
 void make_moves(const std::string& moves, PipelinePlan& plan) {
   for (const std::string& move : split(moves, '_')) {
     const std::vector<std::string> numbers = split(move, '.');
     check_usage(numbers.size() == 3, "the move '", move, "' is not STAGE.FROM.TO");
     auto& actions = plan.stages[static_cast<std::size_t>(
-        count_in(numbers[0], "the stage of the move " + move, 0, plan.num_stages - 1))];
+        place_in(numbers[0], "the stage of the move " + move, 0, plan.num_stages - 1))];
     const auto last = static_cast<double>(actions.size()) - 1;
-    const int from = count_in(numbers[1], "the place in the move " + move, 0, last);
-    const int to = count_in(numbers[2], "the place in the move " + move, 0, last);
+    const int from = place_in(numbers[1], "the place in the move " + move, 0, last);
+    const int to = place_in(numbers[2], "the place in the move " + move, 0, last);
     const Action moved = actions[static_cast<std::size_t>(from)];
     actions.erase(actions.begin() + from);
     actions.insert(actions.begin() + to, moved);
@@ -144,13 +97,13 @@ void make_moves(const std::string& moves, PipelinePlan& plan) {
 }
 
 PipelineCosts costs_in(const Request& request) {
-  const double chunks = value_of(request, "chunks");
-  const double dgrad = value_of(request, "dgrad"), wgrad = value_of(request, "wgrad");
-  return {.forward_s = value_of(request, "forward") / chunks,
+  const double chunks = request.number("chunks");
+  const double dgrad = request.number("dgrad"), wgrad = request.number("wgrad");
+  return {.forward_s = request.number("forward") / chunks,
           .backward_s = (dgrad + wgrad) / chunks,
           .input_backward_s = dgrad / chunks,
           .weight_backward_s = wgrad / chunks,
-          .link_s = value_of(request, "message")};
+          .link_s = request.number("message")};
 }
 
 // ---- answers ----------------------------------------------------------------------------------
@@ -282,19 +235,13 @@ class Picture {
 
 std::string answer_to(const std::string& text) {
   using namespace ladder;
-  const Request request = parse(text);
+  const Request request = read(text);
   PipelinePlan plan = planned(request);
-  const auto moves = request.find("moves");
-  if (moves != request.end()) make_moves(moves->second, plan);
+  make_moves(request.text("moves"), plan);
   const PipelineCosts costs = costs_in(request);
   const std::string wrong = what_is_wrong_with_order(plan);
   Json answer = wrong.empty() ? Picture(plan, costs).answer() : Json{{"wrong", wrong}};
   answer["schedule"] = to_string(schedule_in(request));
-  for (const Setting& each : kSettings) {
-    answer["settings"][each.name] = {{"value", value_of(request, each.name)},
-                                     {"least", each.least},
-                                     {"most", each.most},
-                                     {"step", each.step}};
-  }
+  answer["settings"] = request.settings();
   return to_text(answer);
 }
