@@ -58,7 +58,7 @@ def rows_of(text: str) -> list[Option]:
 def sources() -> list[Path]:
     """What is read here, from the root."""
     own = (file for file in ROOT.glob("step*/**/*.?pp") if not file.stem.endswith("_test"))
-    found = [file for file in own if file.name == "train.hpp" or "OptionTable" in file.read_text()]
+    found = [file for file in own if file.name == "theory.hpp" or "OptionTable" in file.read_text()]
     return [COMMON, *sorted(file.relative_to(ROOT) for file in found)]
 
 
@@ -85,7 +85,7 @@ def options_of(step: str) -> list[Option]:
 
 
 def own_texts(step: str) -> list[str]:
-    header = ROOT / read_steps()[step].folder / "train.hpp"
+    header = ROOT / read_steps()[step].folder / "theory.hpp"
     found = re.search(r"step_options<([\w,\s]+)>", header.read_text()) if header.exists() else None
     return [structs().get(name, "") for name in re.split(r",\s*", found[1])] if found else []
 
