@@ -1,8 +1,8 @@
 """Pictures on the site. Each can be scrolled on a narrow screen, and leads to itself, alone, or to what
 the site has of it besides: a measured time line, for example, to its interactive view.
 
-A picture after <!-- live: NAME --> becomes a live figure, if site/figures has been compiled. The
-picture stays until a script has taken over, and where there is none.
+Below a picture after <!-- live: NAME -->, a live figure appears, if site/figures has been compiled, and
+where there is JavaScript.
 """
 
 import posixpath

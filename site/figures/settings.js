@@ -67,6 +67,7 @@ Ladder.box = (root, { ask, title, sliders = {}, choices = {}, texts = {}, draw }
   const open = () => {
     const asked = Ladder.query_for(root);
     if (asked === null) return;
+    root.scrollIntoView();
     for (const [name, value] of new URLSearchParams(asked)) {
       if (name in texts) inputs[name].value = value.replaceAll("_", " ");
       if (name in choices && value in choices[name].values) inputs[name].value = value;

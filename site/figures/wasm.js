@@ -31,13 +31,17 @@ window.Ladder = {
     };
   },
 
-  // Starts the figure in each <div data-figure=NAME>, once its C++ has answered. Until then, and if it never does, the still
-  // that is in the div stays. `wasm`: whose C++ it runs, if that is another figure's.
+  // Starts the figure in each <div data-figure=NAME>, once its C++ has answered: below the picture
+  // that is in the div, of which the lesson speaks. `wasm`: whose C++ it runs, if that is another figure's.
   async start(name, figure, wasm = name) {
     try {
       const ask = await Ladder.load(wasm);
       ask("");
-      for (const root of document.querySelectorAll(`[data-figure="${name}"]`)) figure(root, ask);
+      for (const root of document.querySelectorAll(`[data-figure="${name}"]`)) {
+        const place = root.appendChild(Ladder.element("div", { id: root.id }));
+        root.removeAttribute("id");
+        figure(place, ask);
+      }
     } catch (error) {
       console.warn(`The figure ${name} stays still: ${error.message}`);
     }
