@@ -51,8 +51,8 @@ void mark_backward(const at::Tensor& output, const Layer& layer);
 // own memory there, so that the model never exists twice.
 using OnUnit = std::function<void(const Unit& unit)>;
 
-// Creates a new model in each call. On the meta device the model has only names and shapes, which
-// is enough for plans, theory and --dry-run.
+// Creates a new model in each call. On the meta device the model has only names and shapes. Theory
+// needs no model for these (unit_shapes.hpp).
 using ModelBuilder = std::function<Model(const OnUnit& on_unit, at::Device device)>;
 
 // The number of elements in all tensors. A tied weight counts once; padding does not count.
