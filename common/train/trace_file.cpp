@@ -19,6 +19,7 @@
 #include "common/core/json.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/train/checkpoint/disk.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 
